@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What makes two ranks' communicators the same one, and two calls the same operation.
+ *
+ * NCCL's own commHash is not unique (all shrinks of a parent share it, and with NCCL_COMM_ID every
+ * unique id is equal) and its making changed between releases, so identity is derived here from
+ * arguments that all ranks pass alike. Pure functions, any thread.
+ */
+#ifndef NT_COMM_ID_H
+#define NT_COMM_ID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct nt_id128 {
+  uint64_t lo, hi;
+};
+
+/* Hash of `size` bytes, the same in every build and on every machine (XXH3, 128 bits). */
+struct nt_id128 nt_hash(const void *data, size_t size);
+
+/* init: the first unique id, the size, and how often this rank of it was made before (from 1). */
+struct nt_id128 nt_comm_id_init(struct nt_id128 uid_hash, int nranks, uint32_t ordinal);
+/* split: k counts the splits and grows of the parent from 1; ranks without a colour call too. */
+struct nt_id128 nt_comm_id_split(struct nt_id128 parent, uint32_t k, int color);
+/* shrink: `excluded` is the hash of the sorted exclude list, ordinal counts uses of that list. */
+struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 excluded, uint32_t ordinal);
+/* grow: new ranks know the unique id's magic and the new size only. */
+struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks);
+
+/*
+ * Signature of a collective: what all ranks must pass alike. Operations that only move bytes are
+ * compared in bytes, user operators by their order of creation, Bcast and Broadcast are one.
+ * `op` and `root` are -1 where the call has none.
+ */
+uint64_t nt_signature(unsigned fn, uint64_t count, int dtype, int op, int root);
+
+/* The term that one collective adds to a communicator's running sum: inside a group all members
+ * take the position of the group's first call, which makes the sum free of their order. */
+uint64_t nt_signature_mix(uint64_t signature, uint32_t position);
+
+#endif

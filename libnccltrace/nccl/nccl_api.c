@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables behind nccl_api.h, expanded from nccl_api.def. No state. */
+#include "nccl/nccl_api.h"
+
+#include "nccl/nccl_types.h"
+
+struct fn_row {
+  const char *name;
+  enum nt_shape shape;
+};
+
+static const struct fn_row fn_rows[NT_FN_LIMIT] = {
+#define NT_FN(id, name, shape, params, args, fields) [id] = {#name, NT_SHAPE_##shape},
+#define NT_FN_EXT NT_FN
+#include "nccl/nccl_api.def"
+};
+
+static const char *const dtype_names[] = {
+    [ncclInt8] = "i8",         [ncclUint8] = "u8",        [ncclInt32] = "i32",
+    [ncclUint32] = "u32",      [ncclInt64] = "i64",       [ncclUint64] = "u64",
+    [ncclFloat16] = "f16",     [ncclFloat32] = "f32",     [ncclFloat64] = "f64",
+    [ncclBfloat16] = "bf16",   [ncclFloat8e4m3] = "f8e4m3", [ncclFloat8e5m2] = "f8e5m2",
+};
+
+static const unsigned char dtype_sizes[] = {
+    [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,       [ncclUint32] = 4,
+    [ncclInt64] = 8,   [ncclUint64] = 8,   [ncclFloat16] = 2,     [ncclFloat32] = 4,
+    [ncclFloat64] = 8, [ncclBfloat16] = 2, [ncclFloat8e4m3] = 1, [ncclFloat8e5m2] = 1,
+};
+
+static const char *const redop_names[] = {
+    [ncclSum] = "sum", [ncclProd] = "prod", [ncclMax] = "max", [ncclMin] = "min", [ncclAvg] = "avg",
+};
+
+static const char *const result_names[] = {
+    [ncclSuccess] = "ncclSuccess",
+    [ncclUnhandledCudaError] = "ncclUnhandledCudaError",
+    [ncclSystemError] = "ncclSystemError",
+    [ncclInternalError] = "ncclInternalError",
+    [ncclInvalidArgument] = "ncclInvalidArgument",
+    [ncclInvalidUsage] = "ncclInvalidUsage",
+    [ncclRemoteError] = "ncclRemoteError",
+    [ncclInProgress] = "ncclInProgress",
+};
+
+#define LOOK_UP(table, value)                                                                      \
+  ((value) >= 0 && (size_t)(value) < sizeof(table) / sizeof(table)[0] ? (table)[value] : 0)
+
+const char *nt_fn_name(unsigned fn) {
+  return fn < NT_FN_LIMIT ? fn_rows[fn].name : NULL;
+}
+
+enum nt_shape nt_fn_shape(unsigned fn) {
+  return fn < NT_FN_LIMIT ? fn_rows[fn].shape : NT_SHAPE_NONE;
+}
+
+bool nt_fn_is_collective(unsigned fn) {
+  enum nt_shape shape = nt_fn_shape(fn);
+  return shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P;
+}
+
+bool nt_fn_moves_bytes(unsigned fn) {
+  switch (fn) {
+  case NT_FN_Broadcast:
+  case NT_FN_Bcast:
+  case NT_FN_AllGather:
+  case NT_FN_AlltoAll:
+  case NT_FN_Gather:
+  case NT_FN_Scatter:
+  case NT_FN_Send:
+  case NT_FN_Recv:
+    return true;
+  default:
+    return false;
+  }
+}
+
+bool nt_fn_creates_comm(unsigned fn) {
+  switch (nt_fn_shape(fn)) {
+  case NT_SHAPE_COMM_INIT:
+  case NT_SHAPE_COMM_INIT_ALL:
+  case NT_SHAPE_COMM_SPLIT:
+  case NT_SHAPE_COMM_SHRINK:
+  case NT_SHAPE_COMM_GROW:
+    return true;
+  default:
+    return false;
+  }
+}
+
+unsigned nt_fn_canonical(unsigned fn) {
+  return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
+}
+
+const char *nt_dtype_name(int dtype) {
+  return LOOK_UP(dtype_names, dtype);
+}
+
+const char *nt_redop_name(int op) {
+  return LOOK_UP(redop_names, op);
+}
+
+const char *nt_result_name(int result) {
+  return LOOK_UP(result_names, result);
+}
+
+size_t nt_dtype_size(int dtype) {
+  return LOOK_UP(dtype_sizes, dtype);
+}

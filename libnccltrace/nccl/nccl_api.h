@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names and meanings of NCCL's functions, types and results, for records, reports and reasoning. */
+#ifndef NT_NCCL_API_H
+#define NT_NCCL_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How a call is recorded. Values are local to one build: files hold function ids, never shapes. */
+enum nt_shape {
+  NT_SHAPE_NONE,
+  NT_SHAPE_UNIQUE_ID,
+  NT_SHAPE_COMM_INIT,
+  NT_SHAPE_COMM_INIT_ALL,
+  NT_SHAPE_COMM_SPLIT,
+  NT_SHAPE_COMM_SHRINK,
+  NT_SHAPE_COMM_GROW,
+  NT_SHAPE_COMM_FINALIZE,
+  NT_SHAPE_COMM_END,
+  NT_SHAPE_COMM_ABORT,
+  NT_SHAPE_COMM_SYNC,
+  NT_SHAPE_ASYNC_ERROR,
+  NT_SHAPE_GROUP_START,
+  NT_SHAPE_GROUP_END,
+  NT_SHAPE_GROUP_SIMULATE,
+  NT_SHAPE_COLL,     /* a collective */
+  NT_SHAPE_COLL_P2P, /* a collective that NCCL carries out as sends and receives */
+  NT_SHAPE_SEND,
+  NT_SHAPE_RECV,
+  NT_SHAPE_REDOP_NEW,
+  NT_SHAPE_REDOP_END,
+  NT_SHAPE_MEMORY,
+  NT_SHAPE_WINDOW,
+  NT_SHAPE_RMA,
+};
+
+enum nt_fn {
+  NT_FN_NONE = 0,
+#define NT_FN(id, name, shape, params, args, fields) NT_FN_##name = id,
+#define NT_FN_EXT NT_FN
+#include "nccl/nccl_api.def"
+  NT_FN_LIMIT = 256,
+};
+
+/* "AllReduce" for NT_FN_AllReduce; "function 99" has no name and yields NULL. */
+const char *nt_fn_name(unsigned fn);
+enum nt_shape nt_fn_shape(unsigned fn);
+
+/* A collective in the sense of sequence numbers: AllReduce … Scatter. */
+bool nt_fn_is_collective(unsigned fn);
+/* Moves bytes without reducing, so that only count × size must agree between ranks. */
+bool nt_fn_moves_bytes(unsigned fn);
+/* Creates a communicator: init, split, shrink, grow. */
+bool nt_fn_creates_comm(unsigned fn);
+/* Bcast and Broadcast are one operation; every other function is its own. */
+unsigned nt_fn_canonical(unsigned fn);
+
+/* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */
+const char *nt_dtype_name(int dtype);
+const char *nt_redop_name(int op);
+const char *nt_result_name(int result);
+/* Bytes of one element; 0 for an unknown type. */
+size_t nt_dtype_size(int dtype);
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/comms.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
+
+#define TOMBSTONE ((uintptr_t)1)
+
+/* Probing stops at an empty key; a removed key stays as a tombstone until the table is empty. */
+static _Atomic uintptr_t keys[TABLE];
+static uint16_t values[TABLE];
+static struct nt_comm comms[COMMS];
+static unsigned bound;       /* keys that are neither empty nor tombstones */
+static unsigned unresolved;  /* communicators whose handle NCCL has not stored yet */
+static unsigned next_slot;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread const struct nt_library *hint __attribute__((tls_model("initial-exec")));
+
+/* Counts of equal events, kept for the most recent REPEATS distinct ones. */
+struct repeat {
+  struct nt_id128 key;
+  uint32_t count;
+};
+static struct repeat repeats[REPEATS];
+static unsigned next_repeat;
+
+void nt_comms_reset(void) {
+  pthread_mutex_init(&lock, NULL);
+  memset(comms, 0, sizeof(comms));
+  memset(repeats, 0, sizeof(repeats));
+  for (unsigned i = 0; i < TABLE; i++)
+    atomic_store_explicit(&keys[i], 0, memory_order_relaxed);
+  bound = unresolved = next_repeat = 0;
+  next_slot = 1;
+}
+
+static unsigned hash(uintptr_t key) {
+  return (unsigned)(key * UINT64_C(0x9e3779b97f4a7c15) >> 54) & (TABLE - 1);
+}
+
+static struct nt_comm *look_up(ncclComm_t handle) {
+  uintptr_t key = (uintptr_t)handle;
+  for (unsigned i = hash(key), probes = 0; probes < TABLE; i = (i + 1) & (TABLE - 1), probes++) {
+    uintptr_t found = atomic_load_explicit(&keys[i], memory_order_acquire);
+    if (found == key)
+      return &comms[values[i]];
+    if (!found)
+      return NULL;
+  }
+  return NULL;
+}
+
+static void unbind_key(uintptr_t key) {
+  for (unsigned i = hash(key), probes = 0; probes < TABLE; i = (i + 1) & (TABLE - 1), probes++) {
+    uintptr_t found = atomic_load_explicit(&keys[i], memory_order_relaxed);
+    if (!found)
+      return;
+    if (found == key) {
+      atomic_store_explicit(&keys[i], TOMBSTONE, memory_order_release);
+      bound--;
+      break;
+    }
+  }
+  if (bound == 0)
+    for (unsigned i = 0; i < TABLE; i++)
+      atomic_store_explicit(&keys[i], 0, memory_order_relaxed);
+}
+
+/* Under the lock. A handle that is still bound belongs to a communicator that ended unseen. */
+static void bind(struct nt_comm *comm, ncclComm_t handle) {
+  uintptr_t key = (uintptr_t)handle;
+  struct nt_comm *stale = look_up(handle);
+  if (stale == comm)
+    return;
+  if (stale) {
+    unbind_key(key);
+    atomic_store_explicit(&stale->handle, NULL, memory_order_relaxed);
+  }
+  comm->slot->def.handle = key;
+  atomic_store_explicit(&comm->handle, handle, memory_order_release);
+  if (bound >= TABLE / 2)
+    return;
+  unsigned i = hash(key);
+  for (uintptr_t found; (found = atomic_load_explicit(&keys[i], memory_order_relaxed)) > TOMBSTONE;)
+    i = (i + 1) & (TABLE - 1);
+  values[i] = (uint16_t)comm->index;
+  atomic_store_explicit(&keys[i], key, memory_order_release);
+  bound++;
+}
+
+/* Reads the application's variable without trusting that it still exists. */
+static ncclComm_t peek(ncclComm_t *where) {
+  ncclComm_t value = NULL;
+  struct iovec local = {&value, sizeof(value)}, remote = {where, sizeof(value)};
+  int saved_errno = errno;
+  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)sizeof(value))
+    value = NULL;
+  errno = saved_errno;
+  return value;
+}
+
+static struct nt_comm *resolve_pending(ncclComm_t handle) {
+  struct nt_comm *match = NULL;
+  for (unsigned i = 1; i < COMMS && !match; i++) {
+    struct nt_comm *comm = &comms[i];
+    if (!comm->unresolved || peek(comm->unresolved) != handle)
+      continue;
+    comm->unresolved = NULL;
+    unresolved--;
+    bind(comm, handle);
+    match = comm;
+  }
+  return match;
+}
+
+struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {
+  struct nt_comm *comm = look_up(handle);
+  if (NT_LIKELY(comm != NULL))
+    return comm;
+  pthread_mutex_lock(&lock);
+  if (unresolved)
+    comm = resolve_pending(handle);
+  pthread_mutex_unlock(&lock);
+  if (comm)
+    return comm;
+  struct nt_comm_def def;
+  comm = nt_comm_new(NT_COMM_UNKNOWN, nt_clock_ticks(nt_process.clock), &def);
+  if (!comm)
+    return NULL;
+  def.rank = def.nranks = -1;
+  nt_comm_define(comm, &def, 0);
+  nt_comm_created(comm, &handle);
+  return comm;
+}
+
+void nt_comm_library_hint(const struct nt_library *library) {
+  hint = library;
+}
+
+/* Slots are reused oldest first, so that records still in the ring keep their meaning longest. */
+static struct nt_comm *take_slot(void) {
+  uint32_t count = nt_process.area.header->comm_count;
+  if (count > COMMS)
+    count = COMMS;
+  for (uint32_t tried = 1; tried < count; tried++) {
+    uint32_t index = next_slot;
+    next_slot = next_slot + 1 < count ? next_slot + 1 : 1;
+    struct nt_comm_slot *slot = &nt_process.area.comms[index];
+    if (atomic_load_explicit(&slot->live.state, memory_order_acquire) != NT_COMM_FREE)
+      continue;
+    struct nt_comm *comm = &comms[index];
+    free(comm->sent);
+    memset(comm, 0, sizeof(*comm));
+    comm->slot = slot;
+    comm->index = index;
+    return comm;
+  }
+  return NULL;
+}
+
+struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct nt_comm_def *def) {
+  struct nt_area_header *header = nt_process.area.header;
+  pthread_mutex_lock(&lock);
+  struct nt_comm *comm = take_slot();
+  if (!comm) {
+    pthread_mutex_unlock(&lock);
+    atomic_fetch_add_explicit(&header->comms_lost, 1, memory_order_relaxed);
+    return NULL;
+  }
+  comm->library = hint;
+  memset((void *)&comm->slot->live, 0, sizeof(comm->slot->live));
+  memset(def, 0, sizeof(*def));
+  def->number = atomic_fetch_add_explicit(&header->next_comm, 1, memory_order_relaxed) + 1;
+  atomic_fetch_or_explicit(&comm->slot->guard, 1, memory_order_acq_rel);
+  nt_comm_set_state(comm, NT_COMM_CREATING);
+  pthread_mutex_unlock(&lock);
+  def->origin = (uint16_t)origin;
+  def->enter = enter;
+  def->world_rank = header->world_rank;
+  def->device = -1;
+  def->blocking = -1;
+  return comm;
+}
+
+void nt_comm_define(struct nt_comm *comm, const struct nt_comm_def *def, uint32_t peers) {
+  struct nt_comm_slot *slot = comm->slot;
+  /* One block for both directions; a size from a wrong argument is not worth more than this. */
+  if (peers && peers <= (1u << 20) && !comm->sent) {
+    comm->sent = calloc(2 * (size_t)peers, sizeof(uint32_t));
+    comm->received = comm->sent ? comm->sent + peers : NULL;
+    comm->peers = comm->sent ? peers : 0;
+  }
+  atomic_fetch_or_explicit(&slot->guard, 1, memory_order_acq_rel);
+  slot->def = *def;
+  slot->def.library = comm->library ? comm->library->index : 0;
+  atomic_fetch_add_explicit(&slot->guard, 1, memory_order_release);
+}
+
+void nt_comm_created(struct nt_comm *comm, ncclComm_t *where) {
+  ncclComm_t handle = where ? *where : NULL;
+  pthread_mutex_lock(&lock);
+  if (handle) {
+    bind(comm, handle);
+  } else if (where && !comm->unresolved) {
+    comm->unresolved = where;
+    unresolved++;
+  }
+  pthread_mutex_unlock(&lock);
+  nt_comm_set_state(comm, NT_COMM_LIVE);
+}
+
+void nt_comm_failed(struct nt_comm *comm) {
+  nt_comm_unbind(comm);
+  nt_comm_set_state(comm, NT_COMM_FAILED);
+}
+
+void nt_comm_all_created(struct nt_comm *first, ncclComm_t *handles) {
+  uint8_t id[16];
+  memcpy(id, first->slot->def.id, sizeof(id));
+  for (unsigned i = 1; i < COMMS; i++) {
+    struct nt_comm *comm = &comms[i];
+    if (!comm->slot || memcmp(comm->slot->def.id, id, sizeof(id)) != 0)
+      continue;
+    if (handles)
+      nt_comm_created(comm, &handles[comm->slot->def.rank]);
+    else
+      nt_comm_failed(comm);
+  }
+}
+
+void nt_comm_unbind(struct nt_comm *comm) {
+  pthread_mutex_lock(&lock);
+  if (comm->unresolved) {
+    comm->unresolved = NULL;
+    unresolved--;
+  }
+  ncclComm_t handle = atomic_exchange_explicit(&comm->handle, NULL, memory_order_relaxed);
+  if (handle && look_up(handle) == comm)
+    unbind_key((uintptr_t)handle);
+  pthread_mutex_unlock(&lock);
+}
+
+static uint32_t count_repeat(struct nt_id128 key) {
+  pthread_mutex_lock(&lock);
+  struct repeat *found = NULL;
+  for (unsigned i = 0; i < REPEATS && !found; i++)
+    if (repeats[i].count && repeats[i].key.lo == key.lo && repeats[i].key.hi == key.hi)
+      found = &repeats[i];
+  if (!found) {
+    found = &repeats[next_repeat++ % REPEATS];
+    *found = (struct repeat){key, 0};
+  }
+  uint32_t count = ++found->count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+uint32_t nt_comm_init_ordinal(struct nt_id128 uid_hash, int nranks, int rank) {
+  const uint64_t words[4] = {uid_hash.lo, uid_hash.hi, (uint32_t)nranks, (uint32_t)rank};
+  return count_repeat(nt_hash(words, sizeof(words)));
+}
+
+uint32_t nt_comm_shrink_ordinal(struct nt_id128 parent, struct nt_id128 excluded) {
+  const uint64_t words[4] = {parent.lo, parent.hi, excluded.lo, excluded.hi};
+  return count_repeat(nt_hash(words, sizeof(words)));
+}

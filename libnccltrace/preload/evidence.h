@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evidence header: what a person would look up by hand, as "key=value" lines.
+ *
+ * Environment variables are taken from an allow-list of prefixes, never as a whole: it holds secrets.
+ */
+#ifndef NT_EVIDENCE_H
+#define NT_EVIDENCE_H
+
+#include "preload/settings.h"
+#include "trace/area.h"
+
+/* Copies the allowed variables. Application thread, once, before the helper starts: the environment may
+ * be changed by the application at any later time. */
+void nt_evidence_capture_environment(void);
+
+/* Composes the text in the area. Helper thread. */
+void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings);
+
+/* Composes it again if GPUs or NCCL copies have become known since; true if so. */
+bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/helper.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/evidence.h"
+#include "preload/log.h"
+#include "preload/peers.h"
+#include "preload/process.h"
+#include "trace/drain.h"
+
+enum {
+  TICK_MS = 50,
+  HOUSEKEEPING_MS = 500, /* dead threads, neighbours, evidence */
+  STACK_BYTES = 256 * 1024,
+  COLLECT_GRACE_S = 600,
+};
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
+
+static struct nt_settings settings;
+
+static uint64_t read_ns(clockid_t id) {
+  struct timespec ts;
+  clock_gettime(id, &ts);
+  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int milliseconds) {
+  struct timespec timeout = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, 64, NULL, NULL, 0);
+}
+
+static void standard_to_null(void) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0)
+    return;
+  dup2(null, 0);
+  dup2(null, 1);
+  if (null > 2)
+    close(null);
+}
+
+/* A descriptor table of our own, empty but for stderr: a copy of the application's pipes here would
+ * keep their other ends from ever seeing an end of file. */
+static bool own_descriptors(void) {
+#ifdef SYS_close_range
+  if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_UNSHARE) == 0) {
+    standard_to_null();
+    return true;
+  }
+#endif
+  if (unshare(CLONE_FILES) != 0)
+    return false;
+  standard_to_null();
+  DIR *dir = opendir("/proc/self/fd");
+  if (!dir)
+    return true;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    int fd = atoi(entry->d_name);
+    if (fd > 2 && fd != dirfd(dir))
+      close(fd);
+  }
+  closedir(dir);
+  return true;
+}
+
+/* The lock by which others see that this process lives; needs the area's name. */
+static void lock_area(struct nt_area *area, bool private_table) {
+  area->fd = -1;
+  if (!area->path[0] || !private_table)
+    return;
+  struct nt_area again;
+  if (nt_area_open(area->path, 1, &again) != 0)
+    return;
+  area->fd = again.fd;
+  again.fd = -1;
+  nt_area_close(&again);
+  if (nt_area_lock(area->fd) != 0)
+    nt_log("cannot lock %s", area->path);
+}
+
+static void beat(struct nt_area_header *header) {
+  struct nt_clock_sync sync;
+  nt_clock_sync(nt_process.clock, &sync);
+  atomic_fetch_or_explicit(&header->clock_guard, 1, memory_order_acq_rel);
+  header->clock_last = sync;
+  atomic_fetch_add_explicit(&header->clock_guard, 1, memory_order_release);
+  atomic_store_explicit(&header->heartbeat_mono_ns, sync.monotonic_ns, memory_order_relaxed);
+  atomic_store_explicit(&header->heartbeat_ns, sync.realtime_ns, memory_order_release);
+}
+
+static bool thread_lives(const struct nt_area *area, uint32_t at) {
+  uint32_t tid = atomic_load_explicit(&area->threads[at].tid, memory_order_acquire);
+  char path[64];
+  /* A later thread with the same number: this one is gone and its number was given away. */
+  for (uint32_t i = 0; i < area->header->thread_count; i++)
+    if (i != at && atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) == tid &&
+        area->threads[i].index > area->threads[at].index)
+      return false;
+  snprintf(path, sizeof(path), "/proc/self/task/%u", tid);
+  return access(path, F_OK) == 0 || errno != ENOENT;
+}
+
+/* The owner is gone: its chunk is complete as it is, and a record it left open stays so. */
+static void retire_chunks(struct nt_area *area, uint32_t thread) {
+  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+    struct nt_chunk *chunk = &area->chunks[i];
+    if (atomic_load_explicit(&chunk->state, memory_order_acquire) != NT_CHUNK_OWNED ||
+        chunk->thread != thread)
+      continue;
+    uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
+    uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
+    if (closed < published && published <= NT_CHUNK_RECORDS) {
+      chunk->records[published - 1].flags |= NT_CALL_ABANDONED;
+      atomic_store_explicit(&chunk->closed, published, memory_order_release);
+      atomic_fetch_add_explicit(&area->header->abandoned, 1, memory_order_relaxed);
+    }
+    atomic_store_explicit(&chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+  }
+}
+
+static void bury_threads(struct nt_area *area) {
+  for (uint32_t i = 0; i < area->header->thread_count; i++) {
+    if (!atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) ||
+        thread_lives(area, i))
+      continue;
+    retire_chunks(area, area->threads[i].index);
+    atomic_store_explicit(&area->threads[i].tid, 0, memory_order_release);
+  }
+}
+
+static struct nt_drain *open_file(struct nt_area *area) {
+  struct nt_drain_config config = {.size = settings.file_size,
+                                   .keep_attempts = settings.keep_attempts};
+  struct nt_error error = {0};
+  struct nt_drain *drain = NULL;
+  memcpy(config.directory, settings.directory, sizeof(config.directory));
+  if (nt_drain_open(area, &config, &drain, &error) == 0)
+    return drain;
+  char first[160];
+  memcpy(first, error.reason, sizeof(first));
+  if (!settings.directory_given) {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(config.directory, sizeof(config.directory), "%s/nccltrace-%u", tmp ? tmp : "/tmp",
+             (unsigned)geteuid());
+    if (nt_drain_open(area, &config, &drain, &error) == 0) {
+      nt_log("cannot write to %s (%s), using %s", settings.directory, first, config.directory);
+      return drain;
+    }
+  }
+  nt_complain(area->header, "cannot write a trace in %s (%s): set NCCLTRACE_DIR to a writable "
+              "directory; live evidence remains in %s", settings.directory, first,
+              area->path[0] ? area->path : "memory");
+  return NULL;
+}
+
+static void serve(struct nt_area_header *header, struct nt_drain *drain, uint32_t request) {
+  bool leaving = atomic_load_explicit(&header->run_state, memory_order_acquire) != NT_RUN_RUNNING;
+  if (drain)
+    nt_drain_tick(drain, leaving ? NT_DRAIN_FINAL : NT_DRAIN_FLUSH);
+  atomic_store_explicit(&header->acknowledged, request, memory_order_release);
+  futex_wake(&header->acknowledged);
+}
+
+static void *helper_main(void *unused) {
+  struct nt_area *area = &nt_process.area;
+  struct nt_area_header *header = area->header;
+  struct nt_peers peers = {0};
+  (void)unused;
+  prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
+  lock_area(area, own_descriptors());
+  atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
+  beat(header);
+  nt_evidence_write(area, &settings);
+  struct nt_drain *drain = open_file(area);
+  char directory[256];
+  bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
+  if (shared)
+    nt_drain_collect(directory, COLLECT_GRACE_S);
+  uint64_t housekeeping = 0;
+  for (;;) {
+    uint32_t request = atomic_load_explicit(&header->request, memory_order_acquire);
+    beat(header);
+    if (request != atomic_load_explicit(&header->acknowledged, memory_order_relaxed))
+      serve(header, drain, request);
+    else if (drain)
+      nt_drain_tick(drain, NT_DRAIN_LAZY);
+    uint64_t now = read_ns(CLOCK_MONOTONIC);
+    if (now - housekeeping >= HOUSEKEEPING_MS * UINT64_C(1000000)) {
+      housekeeping = now;
+      bury_threads(area);
+      if (nt_evidence_update(area, &settings) && drain)
+        nt_drain_evidence(drain);
+      if (shared)
+        nt_peers_discover(&peers, directory, area);
+    }
+    nt_peers_check(&peers, area);
+    futex_wait(&header->request, request, TICK_MS);
+  }
+  return NULL;
+}
+
+int nt_helper_start(const struct nt_settings *from) {
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  settings = *from;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  int refused = pthread_create(&thread, &attributes, helper_main, NULL);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return refused ? -1 : 0;
+}
+
+void nt_helper_request(uint32_t kind, int milliseconds) {
+  struct nt_area_header *header = nt_process.area.header;
+  atomic_store_explicit(&header->request_kind, kind, memory_order_relaxed);
+  uint32_t mine = atomic_fetch_add_explicit(&header->request, 1, memory_order_acq_rel) + 1;
+  futex_wake(&header->request);
+  uint64_t end = read_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000;
+  for (;;) {
+    uint32_t seen = atomic_load_explicit(&header->acknowledged, memory_order_acquire);
+    uint64_t now = read_ns(CLOCK_MONOTONIC);
+    if ((int32_t)(seen - mine) >= 0 || now >= end)
+      return;
+    futex_wait(&header->acknowledged, seen, (int)((end - now) / 1000000) + 1);
+  }
+}

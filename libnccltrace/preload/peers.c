@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/peers.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static uint64_t now_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_REALTIME, &ts);
+  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static bool same_job(const struct nt_area_header *a, const struct nt_area_header *b) {
+  return a->world_size == b->world_size && a->restart == b->restart &&
+         memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0 &&
+         memcmp(a->run_id, b->run_id, sizeof(a->run_id)) == 0;
+}
+
+static bool known(const struct nt_peers *peers, const char *path) {
+  for (unsigned i = 0; i < peers->count; i++)
+    if (strcmp(peers->peer[i].area.path, path) == 0)
+      return true;
+  return false;
+}
+
+static void meet(struct nt_peers *peers, const char *path, const struct nt_area *own) {
+  struct nt_peer *peer = &peers->peer[peers->count];
+  if (known(peers, path) || strcmp(path, own->path) == 0 ||
+      nt_area_open(path, 0, &peer->area) != 0)
+    return;
+  if (!same_job(peer->area.header, own->header) || nt_area_is_locked(peer->area.fd) != 1) {
+    nt_area_close(&peer->area);
+    return;
+  }
+  peer->noted = false;
+  peers->count++;
+}
+
+void nt_peers_discover(struct nt_peers *peers, const char *directory, const struct nt_area *own) {
+  DIR *dir = opendir(directory);
+  if (!dir)
+    return;
+  for (struct dirent *entry; peers->count < NT_PEER_NOTES && (entry = readdir(dir));) {
+    char path[512];
+    size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 5, ".area") != 0)
+      continue;
+    int n = snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+    if (n > 0 && (size_t)n < sizeof(own->path))
+      meet(peers, path, own);
+  }
+  closedir(dir);
+}
+
+static void note(const struct nt_peer *peer, struct nt_area_header *own) {
+  const struct nt_area_header *gone = peer->area.header;
+  uint32_t at = atomic_load_explicit(&own->peer_notes, memory_order_relaxed);
+  if (at >= NT_PEER_NOTES)
+    return;
+  own->peers[at] = (struct nt_peer_note){
+      .pid = gone->pid,
+      .world_rank = gone->world_rank,
+      .start_time = gone->start_time,
+      .vanished_ns = now_ns(),
+      .last_beat_ns = atomic_load_explicit(&gone->heartbeat_ns, memory_order_relaxed),
+  };
+  atomic_store_explicit(&own->peer_notes, at + 1, memory_order_release);
+}
+
+void nt_peers_check(struct nt_peers *peers, struct nt_area *own) {
+  for (unsigned i = 0; i < peers->count; i++) {
+    struct nt_peer *peer = &peers->peer[i];
+    if (peer->noted || nt_area_is_locked(peer->area.fd) != 0)
+      continue;
+    note(peer, own->header);
+    peer->noted = true;
+  }
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Neighbours on the node: who vanished first.
+ *
+ * When a scheduler has killed everything, the order of deaths is in nobody's own trace. So each helper looks at
+ * the locks of the other processes of its job and notes the moment one becomes free. Helper thread only.
+ */
+#ifndef NT_PEERS_H
+#define NT_PEERS_H
+
+#include <stdbool.h>
+
+#include "trace/area.h"
+
+struct nt_peer {
+  struct nt_area area; /* mapped read-only, kept open so that its lock can be asked for */
+  bool noted;          /* its death is in the notes already */
+};
+
+struct nt_peers {
+  struct nt_peer peer[NT_PEER_NOTES];
+  unsigned count;
+};
+
+/* Finds new neighbours in `directory`. */
+void nt_peers_discover(struct nt_peers *peers, const char *directory, const struct nt_area *own);
+
+/* Notes those that have gone in `own`'s header: a system call a neighbour, so that the order of deaths is
+ * known to one tick. */
+void nt_peers_check(struct nt_peers *peers, struct nt_area *own);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start and end of recording in this process.
+ *
+ * Started by the thread that creates the first communicator, under a lock that is never on the path of
+ * any other call.
+ */
+#include "preload/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/comms.h"
+#include "preload/evidence.h"
+#include "preload/helper.h"
+#include "preload/log.h"
+#include "preload/settings.h"
+#include "preload/world.h"
+
+enum { LAST_DRAIN_MS = 200 };
+
+struct nt_process nt_process;
+
+static struct nt_guard never;
+struct nt_guard *nt_guard = &never;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t tried_in; /* the process in which a start was tried last */
+
+/* Returns false where the kernel cannot wipe a page at fork (before 4.14): then nothing is recorded, since a
+ * child would write into its parent's area. */
+static bool make_guard(void) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  struct nt_guard *guard =
+      mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (guard == MAP_FAILED)
+    return false;
+  if (madvise(guard, page, MADV_WIPEONFORK) != 0) {
+    munmap(guard, page);
+    return false;
+  }
+  nt_guard = guard;
+  return true;
+}
+
+static void fill_header(const struct nt_world *world, int rank, int nranks) {
+  struct nt_area_header *header = nt_process.area.header;
+  bool launched = world->rank >= 0;
+  header->world_rank = launched ? world->rank : rank;
+  header->world_size = launched ? world->size : nranks;
+  header->local_rank = world->local_rank;
+  header->restart = world->restart;
+  memcpy(header->run_id, world->run_id, sizeof(header->run_id));
+  header->clock_kind = nt_process.clock;
+  nt_clock_sync(nt_process.clock, &header->clock_first);
+  header->clock_last = header->clock_first;
+  atomic_store_explicit(&header->heartbeat_ns, header->clock_first.realtime_ns,
+                        memory_order_relaxed);
+  atomic_store_explicit(&header->ready, 1, memory_order_release);
+}
+
+static void at_exit(int code, void *unused) {
+  (void)unused;
+  nt_process_leaving(code);
+}
+
+static void start(int rank, int nranks) {
+  struct nt_settings settings;
+  struct nt_world world;
+  char directory[256];
+  nt_settings_read(&settings);
+  nt_log_enable(settings.log);
+  if (!settings.enabled || !make_guard())
+    return;
+  nt_world_read(&world);
+  if (nt_area_directory(directory, sizeof(directory)) != 0)
+    return;
+  memset(&nt_process.area, 0, sizeof(nt_process.area));
+  if (nt_area_create(directory, settings.area_size, &nt_process.area) != 0) {
+    if (world.local_rank <= 0)
+      nt_complain(NULL, "no memory for the live area: this job is not traced");
+    return;
+  }
+  nt_process.clock = nt_clock_pick();
+  nt_process.incarnation++;
+  nt_comms_reset();
+  fill_header(&world, rank, nranks);
+  if (!nt_process.area.path[0])
+    nt_complain(nt_process.area.header,
+                "%s cannot be used (too small, or not a tmpfs of ours): live evidence will die "
+                "with the process", directory);
+  nt_evidence_capture_environment();
+  /* The helper opens its own; the application's table is the application's. */
+  close(nt_process.area.fd);
+  nt_process.area.fd = -1;
+  if (nt_helper_start(&settings) != 0) {
+    nt_complain(nt_process.area.header, "no thread could be started: this job is not traced");
+    return;
+  }
+  on_exit(at_exit, NULL);
+  __atomic_store_n(&nt_guard->recording, 1, __ATOMIC_RELEASE);
+  nt_log("tracing rank %d of %d, live area %s", nt_process.area.header->world_rank,
+         nt_process.area.header->world_size,
+         nt_process.area.path[0] ? nt_process.area.path : "in memory");
+}
+
+bool nt_process_start(int rank, int nranks) {
+  if (NT_LIKELY(nt_recording()))
+    return true;
+  int saved_errno = errno;
+  pid_t self = getpid();
+  /* A child forked while another thread held the lock would wait for ever. */
+  if (tried_in && tried_in != self)
+    pthread_mutex_init(&lock, NULL);
+  pthread_mutex_lock(&lock);
+  if (tried_in != self) {
+    tried_in = self;
+    start(rank, nranks);
+  }
+  pthread_mutex_unlock(&lock);
+  errno = saved_errno;
+  return nt_recording();
+}
+
+void nt_process_leaving(int code) {
+  if (!nt_recording())
+    return;
+  struct nt_area_header *header = nt_process.area.header;
+  /* A vfork child runs in our memory and ends without having been us. */
+  if ((uint32_t)getpid() != header->pid)
+    return;
+  struct timespec ts;
+  uint32_t running = NT_RUN_RUNNING;
+  int saved_errno = errno;
+  clock_gettime(CLOCK_REALTIME, &ts);
+  atomic_store_explicit(&header->exit_code, code, memory_order_relaxed);
+  atomic_store_explicit(&header->exit_ns,
+                        (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
+                        memory_order_relaxed);
+  atomic_compare_exchange_strong(&header->run_state, &running, NT_RUN_EXITING);
+  nt_helper_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
+  errno = saved_errno;
+}
+
+void nt_process_stop(void) {
+  __atomic_store_n(&nt_guard->recording, 0, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs in application threads at a call site's first NCCL call, under a lock; afterwards the answer
+ * is found in a table that only grows. dlopen is only ever asked for what is loaded already
+ * (RTLD_NOLOAD), by name: a link_map is not a handle.
+ */
+#include "preload/resolve.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIBRARIES = 8, SITES = 1024 /* power of two */ };
+
+struct site {
+  const void *caller;
+  const struct nt_library *library;
+};
+
+static struct nt_library libraries[LIBRARIES];
+static unsigned library_count;
+static struct site site_pool[SITES / 2];
+static unsigned site_count;
+static struct site *site_table[SITES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const char *symbol_name(unsigned fn, char buffer[64]) {
+  snprintf(buffer, 64, "nccl%s", nt_fn_name(fn));
+  return buffer;
+}
+
+/* The loaded object that holds `address`, NULL if it cannot be told. */
+static struct link_map *object_of(const void *address) {
+  Dl_info info;
+  struct link_map *map = NULL;
+  if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP))
+    return NULL;
+  return map;
+}
+
+struct range {
+  uintptr_t address, low, high;
+};
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  struct range *range = data;
+  uintptr_t low = UINTPTR_MAX, high = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_LOAD)
+      continue;
+    uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    if (start < low)
+      low = start;
+    if (start + info->dlpi_phdr[i].p_memsz > high)
+      high = start + info->dlpi_phdr[i].p_memsz;
+  }
+  if (range->address < low || range->address >= high)
+    return 0;
+  range->low = low;
+  range->high = high;
+  return 1;
+}
+
+static bool in_own_object(const void *address) {
+  static struct range own;
+  if (!own.high) {
+    own.address = (uintptr_t)&find_range;
+    dl_iterate_phdr(find_range, &own);
+  }
+  return (uintptr_t)address >= own.low && (uintptr_t)address < own.high;
+}
+
+/* dlsym that never answers with one of our wrappers. */
+static void *look_up(void *handle, unsigned fn) {
+  char name[64];
+  void *found = handle ? dlsym(handle, symbol_name(fn, name)) : NULL;
+  return found && !in_own_object(found) ? found : NULL;
+}
+
+static void *open_loaded(const char *path) {
+  return path && *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+struct scan {
+  unsigned fn;
+  void *handle;
+};
+
+static int scan_object(const struct link_map *map, struct scan *scan) {
+  void *handle = open_loaded(map->l_name);
+  if (!handle)
+    return 0;
+  if (look_up(handle, scan->fn)) {
+    scan->handle = handle;
+    return 1;
+  }
+  dlclose(handle);
+  return 0;
+}
+
+static void *scan_objects(unsigned fn) {
+  struct scan scan = {fn, NULL};
+  void *self = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
+  struct link_map *map = NULL;
+  if (!self || dlinfo(self, RTLD_DI_LINKMAP, &map) != 0)
+    return NULL;
+  for (; map && !scan_object(map, &scan); map = map->l_next)
+    ;
+  return scan.handle;
+}
+
+/* A handle in whose scope `fn` is found, as the loader would have searched for this caller. */
+static void *find_scope(unsigned fn, const void *caller) {
+  if (look_up(RTLD_NEXT, fn))
+    return RTLD_NEXT;
+  struct link_map *object = object_of(caller);
+  void *handle = object ? open_loaded(object->l_name) : NULL;
+  if (look_up(handle, fn))
+    return handle;
+  handle = open_loaded("libnccl.so.2");
+  if (look_up(handle, fn))
+    return handle;
+  handle = scan_objects(fn);
+  if (handle)
+    return handle;
+  const char *path = getenv("NCCLTRACE_NCCL");
+  handle = path && *path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
+  return look_up(handle, fn) ? handle : NULL;
+}
+
+static int version_of(void *scope) {
+  int (*get_version)(int *) = NULL;
+  int version = 0;
+  void *found = dlsym(scope, "ncclGetVersion");
+  *(void **)&get_version = found && !in_own_object(found) ? found : NULL;
+  return get_version && get_version(&version) == 0 ? version : 0;
+}
+
+static const struct nt_library *library_from(void *scope, unsigned fn) {
+  void *address = look_up(scope, fn);
+  for (unsigned i = 0; i < library_count; i++)
+    if (libraries[i].fn[fn] == address)
+      return &libraries[i];
+  if (library_count == LIBRARIES)
+    return NULL;
+  struct nt_library *library = &libraries[library_count];
+  struct range range = {.address = (uintptr_t)address};
+  struct link_map *object = object_of(address);
+  for (unsigned i = 0; i < NT_FN_LIMIT; i++)
+    if (nt_fn_name(i))
+      library->fn[i] = look_up(scope, i);
+  library->index = (uint16_t)library_count;
+  library->version = version_of(scope);
+  snprintf(library->path, sizeof(library->path), "%s", object && object->l_name ? object->l_name : "");
+  /* NCCL linked statically into somebody's library: its callers live in the same object, so the
+   * address of a caller says nothing there. */
+  const char *base = strrchr(library->path, '/');
+  base = base ? base + 1 : library->path;
+  if (strncmp(base, "libnccl", 7) == 0 && dl_iterate_phdr(find_range, &range)) {
+    library->low = range.low;
+    library->high = range.high;
+  }
+  __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
+  return library;
+}
+
+static unsigned site_hash(const void *caller) {
+  return (unsigned)((uintptr_t)caller * UINT64_C(0x9e3779b97f4a7c15) >> 54) & (SITES - 1);
+}
+
+static void remember(const void *caller, const struct nt_library *library) {
+  if (site_count == SITES / 2)
+    return; /* further call sites pay for their look-up each time */
+  struct site *site = &site_pool[site_count++];
+  *site = (struct site){caller, library};
+  unsigned i = site_hash(caller);
+  while (site_table[i])
+    i = (i + 1) & (SITES - 1);
+  __atomic_store_n(&site_table[i], site, __ATOMIC_RELEASE);
+}
+
+static const struct nt_library *resolve_slowly(unsigned fn, const void *caller) {
+  int saved_errno = errno;
+  pthread_mutex_lock(&lock);
+  void *scope = find_scope(fn, caller);
+  const struct nt_library *library = scope ? library_from(scope, fn) : NULL;
+  if (library)
+    remember(caller, library);
+  (void)dlerror(); /* what our look-ups left is not the application's */
+  pthread_mutex_unlock(&lock);
+  errno = saved_errno;
+  return library;
+}
+
+const struct nt_library *nt_resolve(unsigned fn, const void *caller) {
+  for (unsigned i = site_hash(caller);; i = (i + 1) & (SITES - 1)) {
+    struct site *site = __atomic_load_n(&site_table[i], __ATOMIC_ACQUIRE);
+    if (!site)
+      return resolve_slowly(fn, caller);
+    if (site->caller == caller)
+      return site->library;
+  }
+}
+
+const struct nt_library *nt_library_at(unsigned i) {
+  return i < __atomic_load_n(&library_count, __ATOMIC_ACQUIRE) ? &libraries[i] : NULL;
+}

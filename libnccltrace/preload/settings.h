@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The NCCLTRACE_* variables, read once when recording starts. README.md has their table. */
+#ifndef NT_SETTINGS_H
+#define NT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nt_settings {
+  bool enabled;            /* NCCLTRACE: 0 or off turns everything off */
+  bool log;                /* NCCLTRACE_LOG: say on stderr what is done and what goes wrong */
+  char directory[768];     /* NCCLTRACE_DIR: where trace files go */
+  bool directory_given;
+  uint64_t file_size;      /* NCCLTRACE_SIZE: bound of one trace file, bytes */
+  uint64_t area_size;      /* NCCLTRACE_AREA: size of the live area, bytes */
+  uint32_t keep_attempts;  /* NCCLTRACE_KEEP: earlier attempts kept beside the first */
+};
+
+void nt_settings_read(struct nt_settings *out);
+
+/* "64M" -> 67108864; K, M, G and plain bytes. 0 if it is not a size. */
+uint64_t nt_settings_size(const char *text);
+
+#endif

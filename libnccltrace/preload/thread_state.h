@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What belongs to one application thread: its place in the ring, the call it is in, its group.
+ *
+ * Thread-local with the initial-exec model: reaching it costs one instruction and never calls the
+ * loader.
+ */
+#ifndef NT_THREAD_STATE_H
+#define NT_THREAD_STATE_H
+
+#include <stdint.h>
+
+#include "preload/process.h"
+
+struct nt_comm;
+
+/* A call inside a group that has taken a number and gives it back if the group is discarded. */
+struct nt_pending {
+  struct nt_comm *comm;    /* on which it counts; the parent for splits */
+  struct nt_comm *created; /* communicator that exists only if the group succeeds */
+  uint64_t term;           /* of the running sum */
+  int32_t peer;
+  uint32_t shape; /* enum nt_shape */
+};
+
+struct nt_thread {
+  struct nt_ring_writer ring;
+  struct nt_record *open;    /* of the outermost call, NULL outside and when it found no room */
+  uintptr_t frame;           /* stack frame of the outermost wrapper, 0 outside */
+  struct nt_comm *last_comm; /* most recently used communicator */
+  uint32_t incarnation;      /* of the process for which `ring` is valid */
+  uint32_t group_depth;
+  uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
+  uint32_t pending_count, pending_capacity;
+  struct nt_pending *pending;
+};
+
+extern __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));
+
+/* Gives the thread its number and table entry: once per thread. */
+void nt_thread_register(struct nt_thread *thread);
+
+/* Adds one entry to the thread's pending list, NULL if memory cannot be had. */
+struct nt_pending *nt_thread_pend(struct nt_thread *thread);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What launchers put into the environment: world rank, sizes, run, attempt. */
+#ifndef NT_WORLD_H
+#define NT_WORLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct nt_world {
+  int rank, size, local_rank; /* -1 if no launcher says */
+  uint32_t restart;           /* attempt, 0 for the first */
+  char run_id[64];            /* empty if unknown */
+};
+
+/* Reads torchrun's, Open MPI's, PMI's and Slurm's variables, in this order. */
+void nt_world_read(struct nt_world *out);
+
+#endif

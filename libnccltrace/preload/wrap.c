@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines.
+ *
+ * A wrapper that finds no NCCL behind it answers ncclInvalidUsage, the nearest to the symbol error
+ * that the process would have met without us.
+ */
+#include "preload/call.h"
+
+/* Which pair of functions records a shape. */
+#define ENTER_UNIQUE_ID nt_enter_plain
+#define EXIT_UNIQUE_ID nt_exit_plain
+#define ENTER_COMM_INIT nt_enter_init
+#define EXIT_COMM_INIT nt_exit_created
+#define ENTER_COMM_INIT_ALL nt_enter_init
+#define EXIT_COMM_INIT_ALL nt_exit_created
+#define ENTER_COMM_SPLIT nt_enter_derive
+#define EXIT_COMM_SPLIT nt_exit_created
+#define ENTER_COMM_SHRINK nt_enter_derive
+#define EXIT_COMM_SHRINK nt_exit_created
+#define ENTER_COMM_GROW nt_enter_derive
+#define EXIT_COMM_GROW nt_exit_created
+#define ENTER_COMM_FINALIZE nt_enter_end
+#define EXIT_COMM_FINALIZE nt_exit_end
+#define ENTER_COMM_END nt_enter_end
+#define EXIT_COMM_END nt_exit_end
+#define ENTER_COMM_ABORT nt_enter_end
+#define EXIT_COMM_ABORT nt_exit_end
+#define ENTER_COMM_SYNC nt_enter_plain
+#define EXIT_COMM_SYNC nt_exit_plain
+#define ENTER_ASYNC_ERROR nt_enter_nothing
+#define EXIT_ASYNC_ERROR nt_exit_async_error
+#define ENTER_GROUP_START nt_enter_nothing
+#define EXIT_GROUP_START nt_exit_group_start
+#define ENTER_GROUP_END nt_enter_group_end
+#define EXIT_GROUP_END nt_exit_group_end
+#define ENTER_GROUP_SIMULATE nt_enter_group_end
+#define EXIT_GROUP_SIMULATE nt_exit_group_end
+#define ENTER_COLL nt_enter_collective
+#define EXIT_COLL nt_exit_counted
+#define ENTER_COLL_P2P nt_enter_collective
+#define EXIT_COLL_P2P nt_exit_counted
+#define ENTER_SEND nt_enter_p2p
+#define EXIT_SEND nt_exit_counted
+#define ENTER_RECV nt_enter_p2p
+#define EXIT_RECV nt_exit_counted
+#define ENTER_REDOP_NEW nt_enter_plain
+#define EXIT_REDOP_NEW nt_exit_redop
+#define ENTER_REDOP_END nt_enter_plain
+#define EXIT_REDOP_END nt_exit_plain
+#define ENTER_MEMORY nt_enter_plain
+#define EXIT_MEMORY nt_exit_plain
+
+#define STRIP(...) __VA_ARGS__
+
+#define NT_FN(id, name, shape, params, arguments, fields)                                          \
+  __attribute__((visibility("default"))) ncclResult_t nccl##name params;                           \
+  ncclResult_t nccl##name params {                                                                 \
+    const struct nt_args args = {STRIP fields};                                                    \
+    struct nt_call call;                                                                           \
+    ncclResult_t(*real) params;                                                                    \
+    *(void **)(&real) =                                                                            \
+        nt_call_begin(&call, id, NT_SHAPE_##shape, args.comm, __builtin_return_address(0),         \
+                      __builtin_frame_address(0));                                                 \
+    if (NT_UNLIKELY(!real))                                                                        \
+      return ncclInvalidUsage;                                                                     \
+    if (call.thread)                                                                               \
+      ENTER_##shape(&call, &args);                                                                 \
+    ncclResult_t result = real arguments;                                                          \
+    if (call.thread)                                                                               \
+      EXIT_##shape(&call, &args, result);                                                          \
+    return result;                                                                                 \
+  }
+#include "nccl/nccl_api.def"

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time-stamp counter costs half of clock_gettime, so the call path reads it raw where it is
+ * invariant and leaves the conversion to whoever reads the trace: syncs of all clocks are taken at
+ * the start and at every tick of the helper.
+ */
+#include "trace/clock.h"
+
+#include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+static uint64_t read_ns(clockid_t id) {
+  struct timespec ts;
+  clock_gettime(id, &ts);
+  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+enum nt_clock_kind nt_clock_pick(void) {
+#if defined(__x86_64__)
+  unsigned a, b, c, d;
+  /* Leaf 0x80000007, EDX bit 8: constant rate in all states, synchronised between cores
+   * (Intel SDM vol. 3, "Invariant TSC"; AMD APM vol. 2). */
+  if (__get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)))
+    return NT_CLOCK_TSC;
+#endif
+  return NT_CLOCK_MONOTONIC;
+}
+
+uint64_t nt_clock_ticks(enum nt_clock_kind kind) {
+#if defined(__x86_64__)
+  if (kind == NT_CLOCK_TSC)
+    return __rdtsc();
+#endif
+  (void)kind;
+  return read_ns(CLOCK_MONOTONIC);
+}
+
+void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out) {
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; i < 4; i++) {
+    uint64_t before = nt_clock_ticks(kind);
+    uint64_t mono = read_ns(CLOCK_MONOTONIC);
+    uint64_t real = read_ns(CLOCK_REALTIME);
+    uint64_t after = nt_clock_ticks(kind);
+    if (after - before < best) {
+      best = after - before;
+      *out = (struct nt_clock_sync){before + best / 2, mono, real};
+    }
+  }
+}
+
+int64_t nt_clock_realtime(uint32_t kind, const struct nt_clock_sync *first,
+                          const struct nt_clock_sync *last, uint64_t ticks) {
+  double rate = 1.0; /* nanoseconds per tick */
+  if (kind == NT_CLOCK_TSC) {
+    if (last->ticks <= first->ticks)
+      return (int64_t)first->realtime_ns;
+    rate = (double)(last->monotonic_ns - first->monotonic_ns) /
+           (double)(last->ticks - first->ticks);
+  }
+  double since = (double)(int64_t)(ticks - last->ticks) * rate;
+  return (int64_t)last->realtime_ns + (int64_t)since;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The call path's clock, and how its ticks become wall time. */
+#ifndef NT_CLOCK_H
+#define NT_CLOCK_H
+
+#include <stdint.h>
+
+#include "trace/area.h"
+
+/* NT_CLOCK_TSC where the processor's counter is invariant and the kernel trusts it, else
+ * NT_CLOCK_MONOTONIC (nanoseconds). Decided once per process. */
+enum nt_clock_kind nt_clock_pick(void);
+
+/* Now, in ticks of `kind`. */
+uint64_t nt_clock_ticks(enum nt_clock_kind kind);
+
+/* One instant read on all three clocks, best of a few tries. */
+void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out);
+
+/* CLOCK_REALTIME nanoseconds of `ticks`, on the line through two syncs (which may be equal when only one
+ * was taken: then TSC ticks have no known rate and `ticks` maps to first->realtime_ns). A step of the
+ * wall clock between the syncs is ignored: time runs on from `last`'s reading. */
+int64_t nt_clock_realtime(uint32_t kind, const struct nt_clock_sync *first,
+                          const struct nt_clock_sync *last, uint64_t ticks);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one reader: a process's trace, wherever its parts are.
+ *
+ * A trace is the file (rankN.trace), the live or left-over area of the same process on this node,
+ * or both: what the file lacks after SIGKILL the area still has, and records that are in both are
+ * delivered once. The tools see only this interface, never the layout. Input is hostile: every
+ * length is checked, a damaged part is skipped with a warning and loses nothing else.
+ */
+#ifndef NT_READER_H
+#define NT_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/area.h"
+#include "trace/error.h"
+
+struct nt_trace; /* one process */
+
+/* One call, decoded. Times are CLOCK_REALTIME nanoseconds. */
+struct nt_call {
+  int64_t enter_ns;
+  int64_t exit_ns; /* 0: still inside NCCL when the trace ends */
+  uint64_t order;  /* strictly increasing in program order within one thread */
+  uint64_t count, send, recv;
+  uint32_t thread; /* index of a thread of this process */
+  uint32_t comm;   /* communicator number, 0 if none */
+  uint32_t stream; /* stream number, 0 if none */
+  uint32_t seq;
+  uint32_t group; /* number of the group in this thread, 0 outside */
+  uint32_t stack;
+  uint32_t launch;
+  int32_t peer;
+  uint8_t fn, dtype, op, result;
+  uint16_t flags;
+};
+
+enum nt_process_state {
+  NT_PROCESS_UNKNOWN,  /* not on this node, and the file does not tell */
+  NT_PROCESS_RUNNING,  /* on this node, alive */
+  NT_PROCESS_STOPPED,  /* alive, stopped (SIGSTOP, debugger) */
+  NT_PROCESS_EXITED,   /* left through exit, _exit or return from main; exit_code is valid */
+  NT_PROCESS_VANISHED, /* heartbeat and lock gone without an exit: killed by a signal or with its node */
+};
+
+struct nt_process_info {
+  int world_rank, world_size, local_rank; /* -1 if not known */
+  uint32_t pid;
+  uint64_t start_time, pid_ns;
+  uint32_t restart;
+  const char *host, *run_id, *boot_id;
+  enum nt_process_state state;
+  int exit_code;
+  int64_t started_ns;   /* first communicator: when tracing began */
+  int64_t last_beat_ns; /* last sign of life: heartbeat, call or exit */
+  int64_t exit_ns;      /* when it left; 0 if it did not, or not known */
+  bool live;            /* read from an area whose process was alive at that moment */
+  bool from_file, from_area;
+  uint64_t calls, lost, overwritten, comms_lost, abandoned, write_errors;
+  const char *file_path; /* as opened, or as the area names it; NULL if none */
+};
+
+struct nt_trace_comm {
+  struct nt_comm_def def;
+  uint32_t state; /* NT_COMM_* */
+  uint32_t collectives, all_peer, sends, recvs, async_error;
+  uint64_t sum;
+  int64_t created_ns, last_enter_ns;
+  uint64_t sums[NT_SUM_LEVELS][NT_SUM_KEPT];
+};
+
+/* A trace is opened from a rankN.trace file or from an area file; when it is a file of a process whose
+ * area is on this node, both are joined (NT_OPEN_NO_AREA: not). Ownership of *out passes to the caller. On failure
+ * returns a negative enum nt_err and fills err. Damage that loses only a part is not a failure: see
+ * nt_trace_warning. Not thread-safe for one trace; different traces may be read in parallel. */
+#define NT_OPEN_NO_AREA 1u
+int nt_trace_open(const char *path, unsigned flags, struct nt_trace **out, struct nt_error *err);
+void nt_trace_close(struct nt_trace *trace);
+
+/* Valid until nt_trace_close. */
+const struct nt_process_info *nt_trace_process(const struct nt_trace *trace);
+/* Value of an evidence key ("host", "gpu.0.uuid", "env.NCCL_DEBUG" …), NULL if absent. */
+const char *nt_trace_evidence(const struct nt_trace *trace, const char *key);
+/* The i-th "key" and value in file order; returns false past the end. */
+bool nt_trace_evidence_at(const struct nt_trace *trace, size_t i, const char **key, const char **value);
+size_t nt_trace_comm_count(const struct nt_trace *trace);
+const struct nt_trace_comm *nt_trace_comm_at(const struct nt_trace *trace, size_t i);
+const struct nt_trace_comm *nt_trace_comm_by_number(const struct nt_trace *trace, uint32_t number);
+size_t nt_trace_peer_count(const struct nt_trace *trace);
+const struct nt_peer_note *nt_trace_peer_at(const struct nt_trace *trace, size_t i);
+/* Damage that was skipped, one line each ("at byte 8192: frame checksum wrong, 312 bytes skipped"). */
+size_t nt_trace_warning_count(const struct nt_trace *trace);
+const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i);
+
+/* All calls, sorted by (thread, order). The array belongs to the trace. Returns the number, or a
+ * negative enum nt_err. */
+int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struct nt_error *err);
+
+/* Live areas and left-over areas of this user on this node: calls fn(path, ctx) for each *.area file. */
+int nt_area_each(int (*fn)(const char *path, void *ctx), void *ctx);
+
+#endif

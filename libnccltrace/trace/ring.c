@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chunks change hands here; the record path itself is inline in ring.h.
+ *
+ * Only two parties ever write a chunk's control words: its owner (a thread of the traced process) and
+ * the helper, which may free a chunk only after its owner has retired it. So a claim needs one
+ * compare-and-swap and nothing else can race with it.
+ */
+#include "trace/ring.h"
+
+#include <string.h>
+
+/* Generation odd, counters reset, generation even. Runs in the owner only. */
+static void chunk_reset(struct nt_area *area, struct nt_chunk *chunk, uint32_t thread,
+                        uint64_t lost) {
+  uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_relaxed);
+  atomic_store_explicit(&chunk->generation, generation | 1u, memory_order_relaxed);
+  /* Readers that see anything written below also see the odd generation. */
+  atomic_thread_fence(memory_order_release);
+  chunk->serial =
+      atomic_fetch_add_explicit(&area->header->next_serial, 1, memory_order_relaxed) + 1;
+  chunk->thread = thread;
+  atomic_store_explicit(&chunk->lost, lost, memory_order_relaxed);
+  atomic_store_explicit(&chunk->published, 0, memory_order_relaxed);
+  atomic_store_explicit(&chunk->closed, 0, memory_order_relaxed);
+  atomic_store_explicit(&chunk->generation, (generation | 1u) + 1u, memory_order_release);
+}
+
+static struct nt_chunk *claim_free(struct nt_area *area, uint32_t hint) {
+  uint32_t count = area->header->chunk_count;
+  for (uint32_t i = 0; i < count; i++) {
+    struct nt_chunk *chunk = &area->chunks[(hint + i) % count];
+    uint32_t expected = NT_CHUNK_FREE;
+    if (atomic_load_explicit(&chunk->state, memory_order_relaxed) == NT_CHUNK_FREE &&
+        atomic_compare_exchange_strong_explicit(&chunk->state, &expected, NT_CHUNK_OWNED,
+                                                memory_order_acquire, memory_order_relaxed))
+      return chunk;
+  }
+  return NULL;
+}
+
+bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
+  struct nt_chunk *old = writer->chunk;
+  uint32_t hint = old ? (uint32_t)(old - area->chunks) + 1 : writer->thread;
+  struct nt_chunk *chunk = claim_free(area, hint);
+  if (chunk) {
+    if (old)
+      nt_ring_retire(writer);
+    chunk_reset(area, chunk, writer->thread, 0);
+  } else if (old) {
+    /* Nothing free: overwrite our own past, and say how much of it nobody had read. */
+    uint32_t generation = atomic_load_explicit(&old->generation, memory_order_relaxed);
+    uint32_t gone = writer->next - nt_ring_drained(old, generation);
+    uint64_t lost = atomic_load_explicit(&old->lost, memory_order_relaxed) + gone;
+    atomic_fetch_add_explicit(&area->header->lost, gone, memory_order_relaxed);
+    chunk_reset(area, old, writer->thread, lost);
+    chunk = old;
+  } else {
+    atomic_fetch_add_explicit(&area->header->lost, 1, memory_order_relaxed);
+    return false;
+  }
+  writer->chunk = chunk;
+  writer->next = 0;
+  return true;
+}
+
+void nt_ring_retire(struct nt_ring_writer *writer) {
+  if (writer->chunk)
+    atomic_store_explicit(&writer->chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+  writer->chunk = NULL;
+  writer->next = 0;
+}
+
+bool nt_ring_snapshot(const struct nt_chunk *chunk, uint32_t from, struct nt_chunk_copy *out) {
+  uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_acquire);
+  out->state = atomic_load_explicit(&chunk->state, memory_order_acquire);
+  if ((generation & 1u) || out->state == NT_CHUNK_FREE)
+    return false;
+  out->generation = generation;
+  /* closed before published: a record closed in between is merely seen as open. */
+  out->closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
+  out->published = atomic_load_explicit(&chunk->published, memory_order_acquire);
+  out->drained = nt_ring_drained(chunk, generation);
+  out->serial = chunk->serial;
+  out->thread = chunk->thread;
+  out->lost = atomic_load_explicit(&chunk->lost, memory_order_relaxed);
+  if (out->published > NT_CHUNK_RECORDS || out->closed > out->published)
+    return false;
+  if (from == UINT32_MAX)
+    from = out->drained;
+  if (from < out->published)
+    memcpy(&out->records[from], &chunk->records[from],
+           (out->published - from) * sizeof(struct nt_record));
+  atomic_thread_fence(memory_order_acquire);
+  return atomic_load_explicit(&chunk->generation, memory_order_relaxed) == generation;
+}
+
+bool nt_ring_free(struct nt_chunk *chunk, uint32_t generation, bool abandon) {
+  if (atomic_load_explicit(&chunk->state, memory_order_acquire) != NT_CHUNK_RETIRED ||
+      atomic_load_explicit(&chunk->generation, memory_order_relaxed) != generation)
+    return false;
+  uint32_t published = atomic_load_explicit(&chunk->published, memory_order_relaxed);
+  uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_relaxed);
+  uint32_t wanted = abandon ? published : closed;
+  if ((closed != published && !abandon) || nt_ring_drained(chunk, generation) < wanted)
+    return false;
+  atomic_store_explicit(&chunk->state, NT_CHUNK_FREE, memory_order_release);
+  return true;
+}
