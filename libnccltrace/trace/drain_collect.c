@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What dead processes have left: their areas are drained into their files and removed.
+ *
+ * Any number of collectors may run at once. Each takes the lock that the area's process held while it lived; who
+ * gets it works alone, and a process that is alive keeps everybody out. The name is looked at before the
+ * file is opened: closing a descriptor of its own area would take a process's lock away.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace/drain_parts.h"
+
+/* PID-START-PIDNS-RANDOM.area; false for other names and for this process's own. */
+static bool may_collect(const char *name) {
+  const size_t length = strlen(name);
+  if (length < 6 || strcmp(name + length - 5, ".area") != 0)
+    return false;
+  char *end;
+  const unsigned long pid = strtoul(name, &end, 10);
+  if (end == name || *end != '-')
+    return false;
+  return pid != (unsigned long)getpid();
+}
+
+static uint64_t seconds_since_beat(const struct nt_area *area, const struct stat *file) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t beat = atomic_load_explicit(&area->header->heartbeat_ns, memory_order_relaxed) / 1000000000u;
+  if (!beat)
+    beat = (uint64_t)file->st_mtime;
+  return (uint64_t)now.tv_sec > beat ? (uint64_t)now.tv_sec - beat : 0;
+}
+
+/* True when everything that the area held is in the file. */
+static bool drain_dead(struct nt_area *area) {
+  struct nt_drain *drain;
+  struct nt_error err;
+  if (!atomic_load_explicit(&area->header->file_ready, memory_order_acquire))
+    return false;
+  if (nt_drain_open(area, NULL, &drain, &err))
+    return false;
+  bool whole = true;
+  if (drain->file.evidence_version == 0 &&
+      atomic_load_explicit(&area->header->evidence_length, memory_order_relaxed))
+    whole = nt_drain_evidence(drain) == 0;
+  whole = nt_drain_tick(drain, NT_DRAIN_FINAL) >= 0 && whole;
+  nt_drain_close(drain, true);
+  return whole;
+}
+
+/* The path may have been removed, and even be another area by now. */
+static bool is_still(const struct nt_area *area, const char *path) {
+  struct stat open_file, named;
+  return fstat(area->fd, &open_file) == 0 && lstat(path, &named) == 0 &&
+         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+static int collect(const char *path, unsigned grace_seconds) {
+  struct nt_area area;
+  struct stat file;
+  int removed = 0;
+  if (nt_area_open(path, 1, &area))
+    return 0;
+  if (nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
+      file.st_uid == geteuid()) {
+    const bool drained = drain_dead(&area);
+    if (drained || seconds_since_beat(&area, &file) >= grace_seconds)
+      removed = unlink(path) == 0;
+  }
+  nt_area_close(&area);
+  return removed;
+}
+
+int nt_drain_collect(const char *directory, unsigned grace_seconds) {
+  DIR *list = opendir(directory);
+  if (!list)
+    return errno == ENOENT ? 0 : -NT_ERR_IO;
+  /* A file-size limit would otherwise kill the tool. */
+  sigset_t exceeded, before, pending;
+  sigemptyset(&exceeded);
+  sigaddset(&exceeded, SIGXFSZ);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &exceeded, &before);
+  int removed = 0;
+  for (struct dirent *entry; (entry = readdir(list));) {
+    char path[1024];
+    const int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+    if (length > 0 && (size_t)length < sizeof path && may_collect(entry->d_name))
+      removed += collect(path, grace_seconds);
+  }
+  if (!sigismember(&pending, SIGXFSZ)) {
+    const struct timespec none = {0};
+    while (sigtimedwait(&exceeded, NULL, &none) > 0)
+      ;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  closedir(list);
+  return removed;
+}

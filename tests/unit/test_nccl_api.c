@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nccl/comm_id.h"
+#include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
+
+static void every_row_has_a_name_and_a_shape(void **state) {
+  (void)state;
+  int rows = 0;
+  for (unsigned fn = 0; fn < NT_FN_LIMIT; fn++) {
+    assert_int_equal(nt_fn_name(fn) != NULL, nt_fn_shape(fn) != NT_SHAPE_NONE);
+    rows += nt_fn_name(fn) != NULL;
+  }
+  assert_true(rows >= 40);
+  assert_null(nt_fn_name(0));
+  assert_null(nt_fn_name(100000));
+}
+
+static void unknown_values_have_no_name(void **state) {
+  (void)state;
+  assert_string_equal(nt_dtype_name(ncclBfloat16), "bf16");
+  assert_null(nt_dtype_name(99));
+  assert_null(nt_dtype_name(-1));
+  assert_null(nt_redop_name(5));
+  assert_int_equal(nt_dtype_size(255), 0);
+  assert_string_equal(nt_result_name(ncclRemoteError), "ncclRemoteError");
+}
+
+static void collectives_are_allreduce_to_scatter(void **state) {
+  (void)state;
+  assert_true(nt_fn_is_collective(NT_FN_AllReduce));
+  assert_true(nt_fn_is_collective(NT_FN_Scatter));
+  assert_false(nt_fn_is_collective(NT_FN_Send));
+  assert_false(nt_fn_is_collective(NT_FN_CommSplit));
+}
+
+static void bytes_count_where_nothing_is_reduced(void **state) {
+  (void)state;
+  /* 8 f16 and 4 f32 are the same broadcast, and not the same all-reduce. */
+  assert_true(nt_signature(NT_FN_Broadcast, 8, ncclFloat16, -1, 0) ==
+              nt_signature(NT_FN_Broadcast, 4, ncclFloat32, -1, 0));
+  assert_true(nt_signature(NT_FN_AllReduce, 8, ncclFloat16, ncclSum, -1) !=
+              nt_signature(NT_FN_AllReduce, 4, ncclFloat32, ncclSum, -1));
+  assert_true(nt_signature(NT_FN_Bcast, 8, ncclInt8, -1, 0) ==
+              nt_signature(NT_FN_Broadcast, 8, ncclInt8, -1, 0));
+}
+
+static void every_field_changes_the_signature(void **state) {
+  (void)state;
+  uint64_t base = nt_signature(NT_FN_Reduce, 8, ncclFloat32, ncclSum, 1);
+  assert_true(base != nt_signature(NT_FN_AllReduce, 8, ncclFloat32, ncclSum, 1));
+  assert_true(base != nt_signature(NT_FN_Reduce, 9, ncclFloat32, ncclSum, 1));
+  assert_true(base != nt_signature(NT_FN_Reduce, 8, ncclFloat16, ncclSum, 1));
+  assert_true(base != nt_signature(NT_FN_Reduce, 8, ncclFloat32, ncclMax, 1));
+  assert_true(base != nt_signature(NT_FN_Reduce, 8, ncclFloat32, ncclSum, 2));
+}
+
+static void order_inside_a_group_does_not_change_the_sum(void **state) {
+  (void)state;
+  uint64_t a = nt_signature(NT_FN_AllReduce, 1, ncclFloat32, ncclSum, -1);
+  uint64_t b = nt_signature(NT_FN_AllReduce, 2, ncclFloat32, ncclSum, -1);
+  assert_true(nt_signature_mix(a, 1) + nt_signature_mix(b, 1) ==
+              nt_signature_mix(b, 1) + nt_signature_mix(a, 1));
+  assert_true(nt_signature_mix(a, 1) + nt_signature_mix(b, 2) !=
+              nt_signature_mix(b, 1) + nt_signature_mix(a, 2));
+}
+
+static void ids_differ_by_everything_they_are_made_from(void **state) {
+  (void)state;
+  struct nt_id128 uid = nt_hash("unique", 6);
+  struct nt_id128 ids[] = {
+      nt_comm_id_init(uid, 4, 1),          nt_comm_id_init(uid, 8, 1),
+      nt_comm_id_init(uid, 4, 2),          nt_comm_id_split(uid, 1, 0),
+      nt_comm_id_split(uid, 1, 1),         nt_comm_id_split(uid, 2, 0),
+      nt_comm_id_shrink(uid, uid, 1),      nt_comm_id_shrink(uid, uid, 2),
+      nt_comm_id_grow(uid.lo, 4),          nt_comm_id_grow(uid.lo, 5),
+  };
+  for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
+    for (size_t j = 0; j < i; j++)
+      assert_true(memcmp(&ids[i], &ids[j], sizeof(*ids)) != 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_row_has_a_name_and_a_shape),
+      cmocka_unit_test(unknown_values_have_no_name),
+      cmocka_unit_test(collectives_are_allreduce_to_scatter),
+      cmocka_unit_test(bytes_count_where_nothing_is_reduced),
+      cmocka_unit_test(every_field_changes_the_signature),
+      cmocka_unit_test(order_inside_a_group_does_not_change_the_sum),
+      cmocka_unit_test(ids_differ_by_everything_they_are_made_from),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trace/clock.h"
+#include "trace/error.h"
+#include "trace/ring.h"
+
+static char directory[64];
+
+static int make_directory(void **state) {
+  (void)state;
+  snprintf(directory, sizeof(directory), "/dev/shm/nt-test-%d", (int)getpid());
+  return 0;
+}
+
+static int remove_directory(void **state) {
+  char command[128];
+  (void)state;
+  snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+  return system(command);
+}
+
+static struct nt_area make_area(void) {
+  struct nt_area area;
+  assert_int_equal(nt_area_create(directory, 2u << 20, &area), 0);
+  assert_true(area.path[0]);
+  return area;
+}
+
+static void drop_area(struct nt_area *area) {
+  unlink(area->path);
+  nt_area_close(area);
+}
+
+static void write_call(struct nt_area *area, struct nt_ring_writer *writer, uint64_t value) {
+  struct nt_record *record = nt_ring_next(area, writer);
+  assert_non_null(record);
+  memset(record, 0, sizeof(*record));
+  record->enter = record->count = record->send = record->recv = value;
+  nt_ring_publish(writer);
+  nt_ring_close(writer);
+}
+
+static void an_open_record_is_seen_as_open(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1};
+  static struct nt_chunk_copy copy;
+  write_call(&area, &writer, 7);
+  struct nt_record *record = nt_ring_next(&area, &writer);
+  memset(record, 0, sizeof(*record));
+  record->count = 8;
+  nt_ring_publish(&writer);
+  assert_true(nt_ring_snapshot(writer.chunk, 0, &copy));
+  assert_int_equal(copy.published, 2);
+  assert_int_equal(copy.closed, 1);
+  assert_int_equal(copy.records[0].count, 7);
+  assert_int_equal(copy.records[1].count, 8);
+  drop_area(&area);
+}
+
+static void a_full_chunk_is_retired_and_another_taken(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1};
+  write_call(&area, &writer, 0);
+  struct nt_chunk *first = writer.chunk;
+  for (uint64_t i = 1; i <= NT_CHUNK_RECORDS; i++)
+    write_call(&area, &writer, i);
+  assert_ptr_not_equal(writer.chunk, first);
+  assert_int_equal(atomic_load(&first->state), NT_CHUNK_RETIRED);
+  assert_int_equal(writer.next, 1);
+  /* Not freed before it is drained, then free for anybody. */
+  uint32_t generation = atomic_load(&first->generation);
+  assert_false(nt_ring_free(first, generation, false));
+  nt_ring_set_drained(first, generation, NT_CHUNK_RECORDS);
+  assert_true(nt_ring_free(first, generation, false));
+  drop_area(&area);
+}
+
+static void without_a_free_chunk_the_oldest_calls_are_lost_and_counted(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1};
+  uint64_t room = (uint64_t)area.header->chunk_count * NT_CHUNK_RECORDS;
+  for (uint64_t i = 0; i < room; i++)
+    write_call(&area, &writer, i);
+  assert_int_equal(atomic_load(&area.header->lost), 0);
+  write_call(&area, &writer, room);
+  assert_int_equal(atomic_load(&area.header->lost), NT_CHUNK_RECORDS);
+  /* A second thread finds nothing at all: its call is lost, and counted as well. */
+  struct nt_ring_writer other = {.thread = 2};
+  assert_null(nt_ring_next(&area, &other));
+  assert_int_equal(atomic_load(&area.header->lost), NT_CHUNK_RECORDS + 1);
+  drop_area(&area);
+}
+
+static void a_late_drained_mark_does_not_reach_a_reset_chunk(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1};
+  write_call(&area, &writer, 1);
+  uint32_t generation = atomic_load(&writer.chunk->generation);
+  nt_ring_set_drained(writer.chunk, generation, 1);
+  assert_int_equal(nt_ring_drained(writer.chunk, generation), 1);
+  assert_int_equal(nt_ring_drained(writer.chunk, generation + 2), 0);
+  drop_area(&area);
+}
+
+struct race {
+  struct nt_area *area;
+  _Atomic int stop;
+};
+
+static void *write_for_ever(void *data) {
+  struct race *race = data;
+  struct nt_ring_writer writer = {.thread = 1};
+  for (uint64_t i = 1; !atomic_load(&race->stop); i++)
+    write_call(race->area, &writer, i);
+  return NULL;
+}
+
+/* A reader that races with a thread which keeps overwriting its own chunks never sees a torn record. */
+static void a_snapshot_is_never_torn(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct race race = {.area = &area};
+  static struct nt_chunk_copy copy;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, write_for_ever, &race), 0);
+  uint32_t good = 0;
+  for (uint32_t round = 0; good < 5000; round++) {
+    struct nt_chunk *chunk = &area.chunks[round % area.header->chunk_count];
+    if (!nt_ring_snapshot(chunk, 0, &copy))
+      continue;
+    for (uint32_t i = 0; i < copy.closed; i++) {
+      const struct nt_record *r = &copy.records[i];
+      assert_true(r->enter == r->count && r->count == r->send && r->send == r->recv);
+      assert_true(i == 0 || r->count == copy.records[i - 1].count + 1);
+    }
+    good++;
+  }
+  atomic_store(&race.stop, 1);
+  pthread_join(thread, NULL);
+  drop_area(&area);
+}
+
+static void records_survive_sigkill(void **state) {
+  (void)state;
+  int pipe_ends[2];
+  char path[256] = "";
+  assert_int_equal(pipe(pipe_ends), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    struct nt_area area;
+    struct nt_ring_writer writer = {.thread = 1};
+    if (nt_area_create(directory, 2u << 20, &area) != 0)
+      _exit(1);
+    for (uint64_t i = 1; i <= 100; i++) {
+      struct nt_record *record = nt_ring_next(&area, &writer);
+      record->count = i;
+      nt_ring_publish(&writer);
+      nt_ring_close(&writer);
+    }
+    if (write(pipe_ends[1], area.path, sizeof(area.path)) < 0)
+      _exit(1);
+    kill(getpid(), SIGKILL);
+  }
+  assert_int_equal(read(pipe_ends[0], path, sizeof(path)), sizeof(path));
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  struct nt_area area;
+  static struct nt_chunk_copy copy;
+  assert_int_equal(nt_area_open(path, 0, &area), 0);
+  uint64_t found = 0;
+  for (uint32_t i = 0; i < area.header->chunk_count; i++)
+    if (nt_ring_snapshot(&area.chunks[i], 0, &copy))
+      found += copy.closed;
+  assert_int_equal(found, 100);
+  drop_area(&area);
+}
+
+static void damaged_areas_are_refused(void **state) {
+  (void)state;
+  struct nt_area area = make_area(), again;
+  char path[256];
+  memcpy(path, area.path, sizeof(path));
+  area.header->chunk_offset = 0xfffff000u;
+  assert_int_equal(nt_area_open(path, 0, &again), -NT_ERR_CORRUPT);
+  area.header->major = 9;
+  assert_int_equal(nt_area_open(path, 0, &again), -NT_ERR_VERSION);
+  area.header->magic[0] = 'X';
+  assert_int_equal(nt_area_open(path, 0, &again), -NT_ERR_FOREIGN);
+  assert_int_equal(truncate(path, 100), 0);
+  assert_int_equal(nt_area_open(path, 0, &again), -NT_ERR_TRUNCATED);
+  unlink(path);
+  assert_int_equal(nt_area_open(path, 0, &again), -NT_ERR_IO);
+}
+
+static void a_directory_of_others_is_not_used(void **state) {
+  (void)state;
+  struct nt_area area;
+  char open_to_all[96], link[96];
+  snprintf(open_to_all, sizeof(open_to_all), "%s-open", directory);
+  snprintf(link, sizeof(link), "%s-link", directory);
+  mkdir(open_to_all, 0777);
+  chmod(open_to_all, 0777);
+  assert_int_equal(nt_area_create(open_to_all, 2u << 20, &area), 0);
+  assert_string_equal(area.path, ""); /* a memory file instead */
+  nt_area_close(&area);
+  assert_int_equal(symlink(directory, link), 0);
+  assert_int_equal(nt_area_create(link, 2u << 20, &area), 0);
+  assert_string_equal(area.path, "");
+  nt_area_close(&area);
+  unlink(link);
+  rmdir(open_to_all);
+}
+
+static void the_lock_falls_with_its_process(void **state) {
+  (void)state;
+  struct nt_area area = make_area(), other;
+  int ready[2];
+  char byte;
+  assert_int_equal(pipe(ready), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    struct nt_area mine;
+    if (nt_area_open(area.path, 1, &mine) != 0 || nt_area_lock(mine.fd) != 0)
+      _exit(1);
+    if (write(ready[1], "x", 1) != 1)
+      _exit(1);
+    for (;;)
+      pause();
+  }
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  assert_int_equal(nt_area_open(area.path, 0, &other), 0);
+  assert_int_equal(nt_area_is_locked(other.fd), 1);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  assert_int_equal(nt_area_is_locked(other.fd), 0);
+  nt_area_close(&other);
+  drop_area(&area);
+}
+
+static void durations_keep_their_size(void **state) {
+  (void)state;
+  const uint64_t ticks[] = {0, 1, 12345, (1u << 31) - 1, 1ull << 31, 1ull << 40, 1ull << 46};
+  for (size_t i = 0; i < sizeof(ticks) / sizeof(*ticks); i++) {
+    uint64_t back = nt_duration_decode(nt_duration_encode(ticks[i]));
+    uint64_t error = ticks[i] > back ? ticks[i] - back : back - ticks[i];
+    assert_true(error <= (ticks[i] < (1u << 31) ? 0 : 65536));
+  }
+}
+
+static void ticks_become_wall_time(void **state) {
+  (void)state;
+  struct nt_clock_sync first = {1000, 500, 10000}, last = {3000, 1500, 11000};
+  assert_int_equal(nt_clock_realtime(NT_CLOCK_TSC, &first, &last, 3000), 11000);
+  assert_int_equal(nt_clock_realtime(NT_CLOCK_TSC, &first, &last, 2000), 10500);
+  assert_int_equal(nt_clock_realtime(NT_CLOCK_TSC, &first, &last, 5000), 12000);
+  assert_int_equal(nt_clock_realtime(NT_CLOCK_TSC, &first, &first, 99999), 10000);
+  struct nt_clock_sync mono = {500, 500, 10000};
+  assert_int_equal(nt_clock_realtime(NT_CLOCK_MONOTONIC, &mono, &mono, 700), 10200);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_open_record_is_seen_as_open),
+      cmocka_unit_test(a_full_chunk_is_retired_and_another_taken),
+      cmocka_unit_test(without_a_free_chunk_the_oldest_calls_are_lost_and_counted),
+      cmocka_unit_test(a_late_drained_mark_does_not_reach_a_reset_chunk),
+      cmocka_unit_test(a_snapshot_is_never_torn),
+      cmocka_unit_test(records_survive_sigkill),
+      cmocka_unit_test(damaged_areas_are_refused),
+      cmocka_unit_test(a_directory_of_others_is_not_used),
+      cmocka_unit_test(the_lock_falls_with_its_process),
+      cmocka_unit_test(durations_keep_their_size),
+      cmocka_unit_test(ticks_become_wall_time),
+  };
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
