@@ -84,19 +84,21 @@ static bool own_descriptors(void) {
   return true;
 }
 
-/* The lock by which others see that this process lives; needs the area's name. */
-static void lock_area(struct nt_area *area, bool private_table) {
-  area->fd = -1;
-  if (!area->path[0] || !private_table)
-    return;
+/* Opens the area in this thread's table; what is open there holds the lock. */
+static void reopen_area(struct nt_area *area, bool private_table) {
   struct nt_area again;
-  if (nt_area_open(area->path, 1, &again) != 0)
+  area->fd = -1;
+  if (!area->path[0] || !private_table || nt_area_open(area->path, 1, &again) != 0)
     return;
   area->fd = again.fd;
   again.fd = -1;
   nt_area_close(&again);
-  if (nt_area_lock(area->fd) != 0)
-    nt_log("cannot lock %s", area->path);
+}
+
+/* The lock by which others see that this process lives. A collector that looks at the area may hold it for a
+ * moment. */
+static bool lock_area(const struct nt_area *area) {
+  return area->fd >= 0 && nt_area_lock(area->fd) == 0;
 }
 
 static void beat(struct nt_area_header *header) {
@@ -188,7 +190,8 @@ static void *helper_main(void *unused) {
   struct nt_peers peers = {0};
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
-  lock_area(area, own_descriptors());
+  reopen_area(area, own_descriptors());
+  bool locked = lock_area(area);
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
   beat(header);
   nt_evidence_write(area, &settings);
@@ -201,6 +204,7 @@ static void *helper_main(void *unused) {
   for (;;) {
     uint32_t request = atomic_load_explicit(&header->request, memory_order_acquire);
     beat(header);
+    locked = locked || lock_area(area);
     if (request != atomic_load_explicit(&header->acknowledged, memory_order_relaxed))
       serve(header, drain, request);
     else if (drain)

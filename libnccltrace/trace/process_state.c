@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is the traced process alive, and if not, how did it leave?
+ *
+ * On its own node and in its pid namespace /proc tells; the start time says whether a number has been
+ * given to another process. From another namespace only the lock tells, from another node only what was
+ * written.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/read_parts.h"
+
+static bool same_boot(const struct nt_super *identity) {
+  char boot[64] = "";
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  const ssize_t got = read(fd, boot, sizeof boot - 1);
+  close(fd);
+  boot[got > 0 ? got : 0] = 0;
+  boot[strcspn(boot, "\n")] = 0;
+  return boot[0] && !strncmp(boot, identity->boot_id, sizeof identity->boot_id);
+}
+
+static bool same_pid_namespace(const struct nt_super *identity) {
+  struct stat own;
+  return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == identity->pid_ns;
+}
+
+/* The state letter of a process that has this pid and start time, 0 if there is none. */
+static char proc_state(uint32_t pid, uint64_t start_time) {
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%u/stat", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  const ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0)
+    return 0;
+  text[got] = 0;
+  char *at = strrchr(text, ')');
+  if (!at || at[1] != ' ')
+    return 0;
+  const char state = at[2];
+  for (int field = 2; at && field < 22; field++)
+    at = strchr(at + 1, ' ');
+  if (!at || (start_time && strtoull(at + 1, NULL, 10) != start_time))
+    return 0;
+  return state == 'Z' || state == 'X' || state == 'x' ? 0 : state;
+}
+
+static bool file_is_locked(const struct nt_trace *trace) {
+  if (!trace->has_file || trace->network)
+    return false;
+  const int fd = open(trace->file_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return false;
+  const bool locked = nt_area_is_locked(fd) == 1;
+  close(fd);
+  return locked;
+}
+
+static enum nt_process_state living_state(char letter) {
+  return letter == 'T' || letter == 't' ? NT_PROCESS_STOPPED : NT_PROCESS_RUNNING;
+}
+
+static enum nt_process_state judge(const struct nt_trace *trace) {
+  const struct nt_super *identity = &trace->identity;
+  const struct nt_process_facts *facts = &trace->facts.process;
+  const bool here = same_boot(identity);
+  if (here && same_pid_namespace(identity)) {
+    const char letter = proc_state(identity->pid, identity->start_time);
+    if (letter)
+      return living_state(letter);
+  } else if (here && (trace->area.locked || file_is_locked(trace))) {
+    return NT_PROCESS_RUNNING;
+  }
+  if (trace->facts.has_process && facts->run_state == NT_RUN_EXITING)
+    return NT_PROCESS_EXITED;
+  if (here || (trace->facts.has_process && facts->writer == NT_STATE_BY_OTHER))
+    return NT_PROCESS_VANISHED;
+  return NT_PROCESS_UNKNOWN;
+}
+
+static int64_t latest(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+void nt_judge_process(struct nt_trace *trace) {
+  struct nt_process_info *info = &trace->info;
+  const struct nt_facts *facts = &trace->facts;
+  const struct nt_process_facts *process = &facts->process;
+  info->state = judge(trace);
+  info->exit_code = info->state == NT_PROCESS_EXITED ? process->exit_code : 0;
+  info->exit_ns = info->state == NT_PROCESS_EXITED ? (int64_t)process->exit_ns : 0;
+  info->live = trace->area.present &&
+               (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED);
+  info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
+  info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);
+  for (size_t i = 0; i < trace->comm_count; i++)
+    info->last_beat_ns = latest(info->last_beat_ns, trace->comms[i].last_enter_ns);
+  info->calls = process->calls;
+  info->lost = process->lost;
+  info->overwritten = process->overwritten;
+  info->comms_lost = process->comms_lost;
+  info->abandoned = process->abandoned;
+  info->write_errors = process->write_errors;
+}

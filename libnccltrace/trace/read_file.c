@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A trace file read back. Everything in it may be wrong: sizes are believed only when a checksum covers
+ * them and a bound holds; whatever else is damaged is reported and left out.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/read_parts.h"
+
+#define SLOT_MAX (UINT64_C(32) << 20)
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static int read_fully(int fd, unsigned char *out, uint64_t length, uint64_t offset, uint64_t *got) {
+  for (*got = 0; *got < length;) {
+    const ssize_t n = pread(fd, out + *got, length - *got, (off_t)(offset + *got));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return -NT_ERR_IO;
+    if (n == 0)
+      break;
+    *got += (uint64_t)n;
+  }
+  return 0;
+}
+
+int nt_read_super(struct nt_trace *trace, const char *path, struct nt_error *err) {
+  unsigned char bytes[NT_SUPER_SIZE];
+  struct stat file;
+  uint64_t got;
+  int rc;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return nt_refuse(err, NT_ERR_IO, 0, "cannot be opened: %s", strerror(errno));
+  if (fstat(fd, &file)) {
+    rc = nt_refuse(err, NT_ERR_IO, 0, "cannot be examined: %s", strerror(errno));
+  } else if (!S_ISREG(file.st_mode)) {
+    rc = nt_refuse(err, NT_ERR_FOREIGN, 0, "not a regular file");
+  } else if (read_fully(fd, bytes, sizeof bytes, 0, &got)) {
+    rc = nt_refuse(err, NT_ERR_IO, 0, "cannot be read: %s", strerror(errno));
+  } else {
+    rc = nt_super_parse(bytes, got, &trace->identity, err);
+  }
+  if (!rc) {
+    trace->dev = (uint64_t)file.st_dev;
+    trace->ino = (uint64_t)file.st_ino;
+    trace->size = (uint64_t)file.st_size;
+    trace->has_file = true;
+    snprintf(trace->file_path, sizeof trace->file_path, "%s", path);
+  }
+  close(fd);
+  return rc;
+}
+
+/* The same file again; its name may have gone to another. */
+static int reopen(const struct nt_trace *trace, struct nt_error *err) {
+  struct stat file;
+  const int fd = open(trace->file_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return nt_refuse(err, NT_ERR_IO, 0, "cannot be opened: %s", strerror(errno));
+  if (fstat(fd, &file) || (uint64_t)file.st_dev != trace->dev ||
+      (uint64_t)file.st_ino != trace->ino) {
+    close(fd);
+    return nt_refuse(err, NT_ERR_IO, 0, "was replaced while it was being read");
+  }
+  return fd;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+struct slot {
+  unsigned char *bytes;
+  struct nt_frame frame;
+};
+
+/* One copy of a slot, checked; bytes == NULL if it is not whole. *written: there was something. */
+static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size, uint16_t type,
+                      struct slot *out, bool *written) {
+  unsigned char head[NT_FRAME_HEADER];
+  uint64_t got;
+  out->bytes = NULL;
+  *written = false;
+  if (read_fully(fd, head, sizeof head, offset, &got) || got == 0)
+    return;
+  int rc = nt_frame_parse(head, (size_t)got, &out->frame);
+  if (rc == -NT_ERR_FOREIGN)
+    return;
+  *written = true;
+  const uint64_t span = NT_FRAME_HEADER + (uint64_t)out->frame.stored;
+  if ((rc && rc != -NT_ERR_TRUNCATED) || !out->frame.epoch || out->frame.type != type ||
+      span > size || span > SLOT_MAX || offset + span > trace->size)
+    return;
+  unsigned char *stored = malloc(out->frame.stored ? out->frame.stored : 1);
+  if (stored && !read_fully(fd, stored, out->frame.stored, offset + sizeof head, &got) &&
+      got == out->frame.stored)
+    nt_frame_unpack(&out->frame, stored, &out->bytes);
+  free(stored);
+}
+
+/* The newest whole copy. The caller frees out->bytes. */
+static void load_newest(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
+                        uint32_t count, uint16_t type, const char *what, struct slot *out) {
+  uint32_t damaged = 0, whole = 0;
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < count; i++) {
+    struct slot slot;
+    bool written;
+    load_slot(trace, fd, offset + i * size, size, type, &slot, &written);
+    damaged += written && !slot.bytes;
+    whole += slot.bytes != NULL;
+    if (slot.bytes && (!out->bytes || slot.frame.epoch > out->frame.epoch)) {
+      free(out->bytes);
+      *out = slot;
+    } else {
+      free(slot.bytes);
+    }
+  }
+  if (damaged)
+    nt_warn(trace, "at byte %" PRIu64 ": %" PRIu32 " of %" PRIu32 " copies of the %s damaged%s",
+            offset, damaged, count, what, whole ? ", the other is used" : "");
+}
+
+static void read_slots(struct nt_trace *trace, int fd, bool have_evidence) {
+  const struct nt_layout *layout = &trace->identity.layout;
+  struct slot slot;
+  load_newest(trace, fd, layout->evidence_offset, layout->evidence_size, layout->evidence_count,
+              NT_FRAME_EVIDENCE, "evidence", &slot);
+  if (slot.bytes && !have_evidence) {
+    char *text = malloc((size_t)slot.frame.raw + 1);
+    if (text) {
+      memcpy(text, slot.bytes, slot.frame.raw);
+      text[slot.frame.raw] = 0;
+      nt_read_evidence(trace, text);
+    }
+  }
+  free(slot.bytes);
+  load_newest(trace, fd, layout->state_offset, layout->state_size, layout->state_count,
+              NT_FRAME_STATE, "state", &slot);
+  if (slot.bytes && nt_facts_merge(&trace->facts, slot.bytes, slot.frame.raw))
+    nt_warn(trace, "at byte %" PRIu64 ": the state ends inside an entry", layout->state_offset);
+  free(slot.bytes);
+}
+
+/* Key and value lie in one copy of the text, which is cut up. */
+void nt_read_evidence(struct nt_trace *trace, char *text) {
+  free(trace->evidence);
+  free(trace->lines);
+  trace->evidence = text;
+  trace->lines = NULL;
+  trace->line_count = 0;
+  size_t count = 1;
+  for (const char *at = text; *at; at++)
+    count += *at == '\n';
+  trace->lines = calloc(count, sizeof *trace->lines);
+  if (!trace->lines)
+    return;
+  for (char *line = text; line && *line;) {
+    char *next = strchr(line, '\n');
+    if (next)
+      *next++ = 0;
+    char *equals = strchr(line, '=');
+    if (equals && equals != line) {
+      *equals = 0;
+      trace->lines[trace->line_count++] = (struct nt_evidence_line){line, equals + 1};
+    }
+    line = next;
+  }
+}
+
+/* ---- segments ---------------------------------------------------------------------------------- */
+
+/* A living process may begin the segment anew while it is being read: then it is read again. */
+static int load_steady(int fd, const struct nt_layout *layout, uint32_t i, struct nt_segment *out) {
+  for (int tries = 0;; tries++) {
+    unsigned char head[NT_FRAME_HEADER];
+    uint64_t got;
+    int rc = nt_segment_load(fd, layout, i, out);
+    if (rc || out->length < sizeof head || tries == 3)
+      return rc;
+    rc = read_fully(fd, head, sizeof head, out->offset, &got);
+    if (rc || (got == sizeof head && !memcmp(head, out->bytes, sizeof head)))
+      return rc;
+    nt_segment_free(out);
+  }
+}
+
+struct order {
+  uint64_t epoch;
+  uint32_t segment;
+};
+
+static int by_epoch(const void *a, const void *b) {
+  const struct order *x = a, *y = b;
+  return x->epoch < y->epoch ? -1 : x->epoch > y->epoch;
+}
+
+/* The epoch that a segment's first whole header announces; 0 for none. */
+static uint64_t peek_epoch(struct nt_trace *trace, int fd, uint32_t i) {
+  const struct nt_layout *layout = &trace->identity.layout;
+  const uint64_t offset = layout->segment_offset + i * layout->segment_size;
+  unsigned char head[NT_FRAME_HEADER];
+  struct nt_frame frame;
+  uint64_t got;
+  if (offset >= trace->size || read_fully(fd, head, sizeof head, offset, &got) || !got)
+    return 0;
+  const int rc = nt_frame_parse(head, (size_t)got, &frame);
+  if ((rc == 0 || rc == -NT_ERR_TRUNCATED) && frame.epoch)
+    return frame.epoch;
+  if (rc == -NT_ERR_FOREIGN)
+    return 0;
+  struct nt_segment segment;
+  if (nt_segment_load(fd, layout, i, &segment))
+    return 0;
+  nt_segment_free(&segment);
+  return segment.epoch;
+}
+
+/* Walks all segments, oldest first. */
+static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx,
+                     const struct nt_damage *damage, struct nt_error *err) {
+  const struct nt_layout *layout = &trace->identity.layout;
+  const int fd = reopen(trace, err);
+  if (fd < 0)
+    return fd;
+  struct stat now;
+  if (!fstat(fd, &now))
+    trace->size = (uint64_t)now.st_size;
+  int rc = 0;
+  uint32_t count = 0;
+  struct order *order = calloc(layout->segment_count, sizeof *order);
+  if (!order) {
+    close(fd);
+    return nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  }
+  for (uint32_t i = 0; i < layout->segment_count; i++) {
+    const uint64_t epoch = peek_epoch(trace, fd, i);
+    if (epoch)
+      order[count++] = (struct order){epoch, i};
+  }
+  qsort(order, count, sizeof *order, by_epoch);
+  for (uint32_t k = 0; k < count && !rc; k++) {
+    struct nt_segment segment;
+    rc = load_steady(fd, layout, order[k].segment, &segment);
+    if (rc) {
+      nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
+      break;
+    }
+    rc = nt_segment_walk(&segment, fn, ctx, damage);
+    nt_segment_free(&segment);
+  }
+  free(order);
+  close(fd);
+  return rc;
+}
+
+static int take_definitions(const struct nt_frame *frame, const unsigned char *stored,
+                            uint64_t offset, void *ctx) {
+  struct nt_trace *trace = ctx;
+  if (frame->type != NT_FRAME_DEFS && frame->type != NT_FRAME_SEGMENT)
+    return 0;
+  unsigned char *payload;
+  if (nt_frame_unpack(frame, stored, &payload)) {
+    nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
+            frame->epoch);
+    return 0;
+  }
+  if (nt_facts_merge(&trace->facts, payload, frame->raw))
+    nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions end inside an entry",
+            offset, frame->epoch);
+  free(payload);
+  return 0;
+}
+
+/* A file that is shorter than its own state says has lost its end. */
+static void check_position(struct nt_trace *trace) {
+  const struct nt_facts *facts = &trace->facts;
+  const struct nt_layout *layout = &trace->identity.layout;
+  if (!facts->has_position || !facts->position_epoch)
+    return;
+  const uint64_t end = layout->segment_offset +
+                       (facts->position_epoch - 1) % layout->segment_count * layout->segment_size +
+                       facts->position_used;
+  if (facts->position_used <= layout->segment_size && end > trace->size)
+    nt_warn(trace, "at byte %" PRIu64 ": the file ends here, its state says %" PRIu64, trace->size,
+            end);
+}
+
+int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
+  const int fd = reopen(trace, err);
+  if (fd < 0)
+    return fd;
+  struct nt_facts newest = {0}, definitions = {0};
+  const struct nt_damage damage = nt_warn_of_damage(trace);
+  /* State first: what closes after it is written is found in the frames read later. */
+  trace->facts = newest;
+  read_slots(trace, fd, trace->evidence != NULL);
+  close(fd);
+  newest = trace->facts;
+  trace->facts = definitions;
+  int rc = walk_file(trace, take_definitions, trace, &damage, err);
+  definitions = trace->facts;
+  /* The state is newer than the definitions, but it lacks what had ended before it was written. */
+  for (size_t i = 0; i < definitions.comm_count && !rc; i++) {
+    const struct nt_comm_facts *comm = &definitions.comms[i];
+    if (!nt_facts_comm(&newest, comm->def.number) || comm->live.state >= NT_COMM_DESTROYED)
+      rc = nt_facts_add_comm(&newest, comm);
+  }
+  if (!newest.clock_first.ticks)
+    newest.clock_first = definitions.clock_first;
+  if (definitions.clock_last.ticks > newest.clock_last.ticks)
+    newest.clock_last = definitions.clock_last;
+  nt_facts_free(&definitions);
+  trace->facts = newest;
+  if (rc)
+    return err->code ? rc : nt_refuse(err, -rc, 0, "too many communicators");
+  check_position(trace);
+  return 0;
+}
+
+int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
+                       struct nt_error *err) {
+  const struct nt_damage damage = nt_warn_of_damage(trace);
+  return walk_file(trace, fn, ctx, warn ? &damage : NULL, err);
+}

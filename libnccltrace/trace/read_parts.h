@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the reader share. Included by reader.c, read_*.c and process_state.c only. */
+#ifndef NT_READ_PARTS_H
+#define NT_READ_PARTS_H
+
+#include "trace/codec.h"
+#include "trace/reader.h"
+#include "trace/ring.h"
+#include "trace/segment.h"
+#include "trace/state_slot.h"
+#include "trace/trace_file.h"
+
+#define NT_WARNINGS_MAX 100
+
+/* What was copied out of an area when the trace was opened. */
+struct nt_area_copy {
+  bool present, locked;
+  struct nt_chunk_copy *chunks;
+  uint32_t chunk_count;
+  unsigned char *spool;
+  uint32_t spool_length;
+  /* by communicator slot: number and the ticks of its creation */
+  uint32_t *comm_numbers, *stream_numbers;
+  uint64_t *comm_enter;
+  uint32_t comm_count, stream_count;
+};
+
+struct nt_evidence_line {
+  const char *key, *value;
+};
+
+struct nt_trace {
+  struct nt_process_info info;
+  struct nt_super identity; /* of the file's superblock or the area's header; layout only if has_file */
+  bool has_file, network;
+  uint64_t dev, ino, size;
+  char file_path[1024], area_path[512];
+  struct nt_area_copy area;
+  struct nt_facts facts;
+  struct nt_trace_comm *comms; /* by number */
+  size_t comm_count;
+  char *evidence;
+  struct nt_evidence_line *lines;
+  size_t line_count;
+  char **warnings;
+  size_t warning_count, warnings_dropped;
+  struct nt_call *calls;
+  size_t call_count;
+  bool calls_loaded;
+};
+
+/* Fills err for "at byte OFFSET: ...". Returns -code. */
+int nt_refuse(struct nt_error *err, int code, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void nt_warn(struct nt_trace *trace, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An nt_damage that warns. */
+struct nt_damage nt_warn_of_damage(struct nt_trace *trace);
+
+/* ---- read_file.c */
+/* Reads and checks the superblock at `path` into trace->identity and the file's place. */
+int nt_read_super(struct nt_trace *trace, const char *path, struct nt_error *err);
+/* Evidence, state, and the definitions of all segments. */
+int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err);
+/* Calls fn for every frame of calls; segments in the order of their epochs. */
+typedef int nt_calls_fn(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
+                        void *ctx);
+int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
+                       struct nt_error *err);
+/* Takes over `text` (malloc, NUL-terminated) as the evidence. */
+void nt_read_evidence(struct nt_trace *trace, char *text);
+
+/* ---- read_area.c */
+/* Copies chunks, spool and facts from the area at `path`, which must be of the process `want` if that
+ * is not NULL. -NT_ERR_FOREIGN: another process's. */
+int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super *want,
+                 struct nt_error *err);
+/* Finds the area of trace->identity among this user's; 0 if there is none too. */
+int nt_find_area(struct nt_trace *trace);
+void nt_area_copy_free(struct nt_area_copy *copy);
+
+/* ---- read_calls.c */
+int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err);
+
+/* ---- process_state.c */
+void nt_judge_process(struct nt_trace *trace);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a traced call costs over the bare call.
+ *
+ * The program runs itself against an NCCL that does nothing, in turns with and without the library
+ * preloaded, and compares the medians of both. Reported per call: enter and exit, default
+ * configuration, at a pace the helper keeps up with.
+ *
+ *   bench_call            parent: prints NAME VALUE UNIT target VALUE ok|MISS lines
+ *   bench_call child N    N rounds; prints the median nanoseconds of each kind of call
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nccl/nccl_types.h"
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank);
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+enum { BATCH = 200, ROUNDS = 400, TURNS = 5 };
+
+static double now_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+  qsort(values, (size_t)n, sizeof(*values), compare);
+  return values[n / 2];
+}
+
+enum kind { ALLREDUCE, SEND_GROUP, KINDS };
+
+static void batch(enum kind kind, ncclComm_t comm) {
+  char *buffer = (char *)0x1000;
+  if (kind == ALLREDUCE) {
+    for (int i = 0; i < BATCH; i++)
+      ncclAllReduce(buffer, buffer + 4096 * i, 1024, ncclFloat32, ncclSum, comm, NULL);
+    return;
+  }
+  for (int i = 0; i < BATCH; i += 8) {
+    ncclGroupStart();
+    for (int j = 0; j < 8; j++)
+      ncclSend(buffer, 1024, ncclFloat32, j, comm, NULL);
+    ncclGroupEnd();
+  }
+}
+
+static int child(void) {
+  static double samples[ROUNDS];
+  ncclUniqueId id = {{1}};
+  ncclComm_t comm;
+  ncclCommInitRank(&comm, 8, id, 0);
+  for (int kind = 0; kind < KINDS; kind++) {
+    for (int round = 0; round < ROUNDS; round++) {
+      double start = now_ns();
+      batch((enum kind)kind, comm);
+      samples[round] = (now_ns() - start) / BATCH;
+      /* About 200,000 calls a second, the pace the helper must keep up with. */
+      struct timespec pause = {0, 1000000};
+      nanosleep(&pause, NULL);
+    }
+    printf("%.3f\n", median(samples, ROUNDS));
+  }
+  return 0;
+}
+
+/* One run of the child; false if it did not print its numbers. */
+static bool measure(const char *self, bool preload, double out[KINDS]) {
+  char command[2048], line[64];
+  const char *library = preload ? getenv("NCCLTRACE_LIBRARY") : "";
+  snprintf(command, sizeof(command),
+           "NCCLTRACE_DIR=/tmp/nccltrace-bench LD_PRELOAD='%s' '%s' child", library, self);
+  FILE *pipe = popen(command, "r");
+  if (!pipe)
+    return false;
+  int got = 0;
+  for (; got < KINDS && fgets(line, sizeof(line), pipe); got++)
+    out[got] = atof(line);
+  pclose(pipe);
+  return got == KINDS;
+}
+
+static int report(const char *name, double value, const char *unit, double target) {
+  bool ok = value <= target;
+  printf("%s %.1f %s target %.1f %s\n", name, value, unit, target, ok ? "ok" : "MISS");
+  return !ok;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "child"))
+    return child();
+  static const char *const names[KINDS] = {"call_allreduce_over_bare", "call_grouped_send_over_bare"};
+  static const double targets[KINDS] = {60, 60};
+  double bare[KINDS][TURNS], traced[KINDS][TURNS], values[KINDS];
+  for (int turn = 0; turn < TURNS; turn++) {
+    for (int preload = 0; preload < 2; preload++) {
+      if (!measure(argv[0], preload, values)) {
+        fprintf(stderr, "bench_call: the measured program did not run\n");
+        return 1;
+      }
+      for (int kind = 0; kind < KINDS; kind++)
+        (preload ? traced : bare)[kind][turn] = values[kind];
+    }
+  }
+  int missed = 0;
+  for (int kind = 0; kind < KINDS; kind++)
+    missed |= report(names[kind], median(traced[kind], TURNS) - median(bare[kind], TURNS), "ns",
+                     targets[kind]);
+  return missed;
+}

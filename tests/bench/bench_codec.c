@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes and time per call of the trace file, on a pattern like a training job's: FSDP (all-gather and
+ * reduce-scatter of every layer), tensor parallelism (two all-reduces a layer), pipeline sends and
+ * receives in groups, and a global all-reduce, with ten per cent timing noise on every distance.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "nccl/nccl_api.h"
+#include "trace/codec.h"
+#include "trace/frame.h"
+
+#define FRAME_CALLS 4096
+#define FRAMES 32
+#define LAYERS 24
+#define TICKS_PER_US 2100
+
+static uint64_t random_state = 88172645463325252u;
+
+static double uniform(void) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return (double)(random_state >> 11) / 9007199254740992.0;
+}
+
+static double normal(void) {
+  return sqrt(-2 * log(uniform() + 1e-300)) * cos(6.283185307179586 * uniform());
+}
+
+struct pattern {
+  struct nt_batch_call *calls;
+  uint32_t used, room;
+  uint64_t now;
+  uint32_t seq[8], sends, recvs, launch[8];
+  uint16_t group;
+};
+
+static struct nt_record *call(struct pattern *p, unsigned fn, uint32_t comm, uint32_t stream,
+                              double gap_us, double issue_us) {
+  static struct nt_batch_call beyond;
+  struct nt_batch_call *out = p->used < p->room ? &p->calls[p->used++] : &beyond;
+  const double gap = fmax(0.5, gap_us * (1 + 0.1 * normal()));
+  const double issue = fmax(0.3, issue_us * (1 + 0.1 * normal()));
+  p->now += (uint64_t)(gap * TICKS_PER_US);
+  *out = (struct nt_batch_call){.comm = comm,
+                                .stream = stream,
+                                .record = {.enter = p->now,
+                                           .duration = (uint32_t)(issue * TICKS_PER_US),
+                                           .peer = -1,
+                                           .fn = (uint8_t)fn,
+                                           .dtype = 9,
+                                           .op = 255,
+                                           .group = p->group}};
+  p->now += out->record.duration;
+  if (stream)
+    out->record.launch = ++p->launch[stream];
+  if (nt_fn_is_collective(fn))
+    out->record.seq = ++p->seq[comm];
+  out->record.stack = 1 + fn * 4 + comm;
+  return &out->record;
+}
+
+static void layer(struct pattern *p, unsigned i, bool backward) {
+  struct nt_record *r = call(p, NT_FN_AllGather, 1, 1, 30, 7);
+  r->count = 12582912 / 8;
+  r->send = 0x7f0000000000u + (uint64_t)i * 0x1800000;
+  r->recv = 0x7f1000000000u + (uint64_t)(i & 1) * 0x8000000;
+  for (int k = 0; k < 2; k++) {
+    r = call(p, NT_FN_AllReduce, 2, 2, 90, 9);
+    r->count = 8388608;
+    r->op = 0;
+    r->flags = NT_CALL_IN_PLACE;
+    /* an activation: the allocator hands out one of a few blocks */
+    r->send = r->recv = 0x7f2000000000u + (uint64_t)(uniform() * 6) * 0x1000000;
+  }
+  if (backward) {
+    r = call(p, NT_FN_ReduceScatter, 1, 1, 25, 8);
+    r->count = 12582912 / 8;
+    r->op = 4;
+    r->send = 0x7f3000000000u + (uint64_t)(i & 1) * 0x8000000;
+    r->recv = 0x7f4000000000u + (uint64_t)i * 0x1800000;
+  }
+}
+
+static void exchange(struct pattern *p, int next, int previous) {
+  p->group++;
+  call(p, NT_FN_GroupStart, 0, 0, 15, 0.3)->peer = -1;
+  struct nt_record *r = call(p, NT_FN_Send, 3, 3, 1.5, 0.8);
+  r->peer = next;
+  r->count = 4194304;
+  r->seq = ++p->sends;
+  r->send = 0x7f5000000000u + (uint64_t)(uniform() * 4) * 0x800000;
+  r = call(p, NT_FN_Recv, 3, 3, 1.5, 0.8);
+  r->peer = previous;
+  r->count = 4194304;
+  r->seq = ++p->recvs;
+  r->recv = 0x7f5800000000u + (uint64_t)(uniform() * 4) * 0x800000;
+  call(p, NT_FN_GroupEnd, 0, 0, 1.5, 12)->count = 2;
+  const uint16_t group = p->group;
+  p->group = 0;
+  p->group = group;
+}
+
+static void fill(struct pattern *p) {
+  while (p->used < p->room) {
+    for (int micro = 0; micro < 4; micro++) {
+      const uint16_t keep = p->group;
+      exchange(p, 1, 0);
+      const uint16_t group = p->group;
+      p->group = 0;
+      for (unsigned i = 0; i < LAYERS; i++)
+        layer(p, i, false);
+      for (unsigned i = LAYERS; i-- > 0;)
+        layer(p, i, true);
+      p->group = group;
+      (void)keep;
+    }
+    const uint16_t group = p->group;
+    p->group = 0;
+    struct nt_record *r = call(p, NT_FN_AllReduce, 4, 1, 400, 8);
+    r->count = 1;
+    r->dtype = 7;
+    r->op = 0;
+    r->send = r->recv = 0x7f6000000000u;
+    p->group = group;
+  }
+}
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int main(void) {
+  struct pattern p = {.room = FRAME_CALLS * FRAMES};
+  p.calls = calloc(p.room, sizeof *p.calls);
+  struct nt_codec *codec = nt_codec_new();
+  struct nt_packer *packer = nt_packer_new();
+  if (!p.calls || !codec || !packer)
+    return 1;
+  p.now = 1234567890123u;
+  fill(&p);
+
+  struct nt_buffer file = {0};
+  const double begin = seconds();
+  for (uint32_t f = 0; f < FRAMES; f++) {
+    struct nt_buffer payload = {0}, index = {0};
+    struct nt_run runs[17];
+    uint32_t run_count = 0;
+    for (uint32_t at = 0; at < FRAME_CALLS; at += 255)
+      runs[run_count++] = (struct nt_run){
+          .serial = f * 17 + run_count, .count = FRAME_CALLS - at < 255 ? FRAME_CALLS - at : 255};
+    struct nt_batch batch = {p.calls + (size_t)f * FRAME_CALLS, runs, FRAME_CALLS, run_count};
+    struct nt_frame frame = {.type = NT_FRAME_CALLS, .records = FRAME_CALLS};
+    if (nt_codec_encode(codec, &batch, 11, &payload, &index) ||
+        nt_frame_write(packer, &frame, index.data, index.length, payload.data, payload.length, &file))
+      return 1;
+    free(payload.data);
+    free(index.data);
+  }
+  const double middle = seconds();
+  size_t at = 0;
+  uint64_t calls = 0;
+  while (at < file.length) {
+    struct nt_frame frame;
+    struct nt_batch batch;
+    unsigned char *payload;
+    const char *reason;
+    const unsigned char *stored = file.data + at + NT_FRAME_HEADER;
+    if (nt_frame_parse(file.data + at, file.length - at, &frame) ||
+        nt_frame_unpack(&frame, stored, &payload) ||
+        nt_codec_decode(codec, payload, frame.raw, stored, frame.index, frame.records, &batch,
+                        &reason))
+      return 1;
+    calls += batch.call_count;
+    nt_batch_free(&batch);
+    free(payload);
+    at += (size_t)nt_frame_span(&frame);
+  }
+  const double end = seconds();
+  const double bytes = (double)file.length / (double)calls;
+  printf("codec_bytes_per_call %.2f bytes target 5 %s\n", bytes, bytes <= 5 ? "ok" : "MISS");
+  const double encode = (middle - begin) * 1e9 / (double)calls;
+  const double decode = (end - middle) * 1e9 / (double)calls;
+  printf("codec_encode_per_call %.0f ns target 500 %s\n", encode, encode <= 500 ? "ok" : "MISS");
+  printf("codec_decode_per_call %.0f ns target 300 %s\n", decode, decode <= 300 ? "ok" : "MISS");
+  free(file.data);
+  free(p.calls);
+  nt_codec_free(codec);
+  nt_packer_free(packer);
+  return 0;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the library promises to the process it lives in: it never harms the job, and counts calls as NCCL does.
+# Each case is a sub-command of tests/preload/library_cases.c, run bare and traced on the simulator.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+root=$PWD
+build=$root/${BUILD:-build}
+work=$(mktemp -d)
+shm=/dev/shm/nt-library-$$
+passed=0 failed=0
+cleanup() { rm -rf "$work" "$shm"; }
+trap cleanup EXIT
+
+export LD_LIBRARY_PATH=$build/sim NCCLTRACE_SHM=$shm
+
+check() { # NAME CONDITION-STATUS DETAIL
+  if [ "$2" = 0 ]; then
+    echo "ok $1"
+    passed=$((passed + 1))
+  else
+    echo "FAIL $1: $3"
+    failed=$((failed + 1))
+  fi
+}
+
+# run CASE [VARIABLE=VALUE...]: exit status in $status, traces in $traces, output in $work/out
+run() {
+  local case=$1
+  shift
+  traces=$work/$case
+  mkdir -p "$work/cwd"
+  # In a background job of its own, so that the shell does not report how it died.
+  (cd "$work/cwd" && exec env LD_PRELOAD="$build/libnccltrace.so${also:+:$also}" NCCLTRACE_DIR="$traces" "$@" \
+    timeout 30 "$build/preload/library_cases" "$case") >"$work/out" 2>"$work/err" &
+  wait $! 2>/dev/null
+  status=$?
+}
+
+# calls FUNCTION: sequence number and count of its calls that count, one line a call
+calls() { "$build/nccltrace" show "$traces/rank0.trace" | awk -v f="$1" '$3 == f && !/void/ {print $6, $7}'; }
+header() { "$build/nccltrace" show --header "$traces/rank0.trace"; }
+
+run inert
+[ "$status" = 0 ] && grep -qx 'threads 1' "$work/out" && [ ! -e "$traces" ] && [ ! -e "$shm" ]
+check "a process without a communicator has no thread, file or area of ours" $? "$(cat "$work/out")"
+
+run refused
+[ "$status" = 0 ] && grep -qx 'refused with 4 errno 77' "$work/out"
+check "a refused call keeps NCCL's answer and errno" $? "$(cat "$work/out")"
+[ "$(calls AllReduce)" = "$(printf '1 1\n2 2')" ]
+check "a refused call takes no number" $? "$(calls AllReduce)"
+
+run discarded-group
+[ "$status" = 0 ] && [ "$(calls AllReduce)" = "1 4" ]
+check "a discarded group takes no numbers" $? "$(calls AllReduce)"
+
+run nested
+[ "$(calls Bcast)" = "1 16" ] && [ -z "$(calls Broadcast)" ]
+check "calls that NCCL makes itself are not recorded" $? "$(calls Broadcast)"
+
+run closes-descriptors
+[ "$status" = 0 ] && [ "$(cat "$work"/cwd/checkpoint* | tr -d '\n' | sed 's/model//g')" = "" ] &&
+  [ "$(calls AllReduce | wc -l)" = 1001 ]
+check "an application that closes and reuses all descriptors finds only its own bytes" $? "status $status"
+
+run forks
+[ "$status" = 0 ] && [ "$(calls AllReduce)" = "$(printf '1 1\n2 2')" ] && [ "$(ls "$traces")" = rank0.trace ] &&
+  header | grep -q 'exited with status 0'
+check "forked and vforked children are silent" $? "$(ls "$traces")"
+
+run fork-then-init
+[ "$status" = 0 ] && [ "$(calls AllReduce)" = "1 1" ]
+check "a forked child that makes a communicator is traced" $? "status $status"
+
+run threads
+[ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 31 ]
+check "calls of ended threads are kept" $? "$(calls AllReduce | wc -l) calls"
+
+run many-comms
+[ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 600 ] && header | grep -q '^calls lost  *0$'
+check "600 communicators one after another fit" $? "$(header | head -20)"
+
+also=$build/preload/libjumping.so
+run jumps
+[ "$status" = 0 ] && "$build/nccltrace" show "$traces/rank0.trace" | grep -q '666.*never returned' &&
+  calls AllReduce | grep -q ' 5$'
+check "a call left by longjmp is noted, later calls are recorded" $? "$("$build/nccltrace" show "$traces/rank0.trace")"
+also=
+
+"$build/preload/library_cases" results >"$work/bare"
+run results
+cmp -s "$work/bare" "$work/out"
+check "results are the same bits with the library" $? "$(diff "$work/bare" "$work/out")"
+
+for case in exit:3 fast-exit:4 quick-exit:7; do
+  run "${case%:*}"
+  [ "$status" = "${case#*:}" ] && header | grep -q "exited with status ${case#*:}" && [ "$(calls AllReduce)" = "1 1" ]
+  check "an end by ${case%:*} is seen with its code" $? "status $status, $(header | grep state)"
+done
+
+# It may die before the helper has made the file: then the area has everything.
+run abort
+left=$traces/rank0.trace
+[ -e "$left" ] || left=$(ls "$shm"/*.area)
+"$build/nccltrace" show --header "$left" >"$work/left"
+[ "$status" = 134 ] && grep -q vanished "$work/left" && "$build/nccltrace" show "$left" | grep -q 'AllReduce'
+check "an abort loses nothing" $? "status $status, $(grep state "$work/left")"
+
+mkdir "$work/closed" && : >"$work/closed/file"
+run results NCCLTRACE_DIR="$work/closed/file/below"
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(grep -c '^nccltrace: cannot write' "$work/err")" = 1 ]
+check "a directory that cannot be written costs the trace, not the job, and is said once" $? "$(cat "$work/err")"
+
+run results NCCLTRACE_SHM=/proc/none
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(grep -c '^nccltrace:' "$work/err")" = 1 ] &&
+  [ "$(calls AllReduce)" = "1 16" ]
+check "an unusable /dev/shm costs the live area, not the trace, and is said once" $? "$(cat "$work/err")"
+
+run results NCCLTRACE=off
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -e "$traces/rank0.trace" ] || [ ! -s "$work/err" ]
+check "NCCLTRACE=off leaves nothing" $? "$(cat "$work/err")"
+
+if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/null; then
+  run results NCCLTRACE_SHM="$work/small/areas"
+  [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(calls AllReduce)" = "1 16" ]
+  check "a too small tmpfs is left alone" $? "$(cat "$work/err")"
+  run results NCCLTRACE_DIR="$work/small/full"
+  [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out"
+  check "a full disk costs the trace, not the job" $? "$(cat "$work/err")"
+  umount "$work/small"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that a preloaded library could harm or misread, one per sub-command.
+ *
+ * Run by tests/cli/library.sh with and without libnccltrace.so preloaded, on the simulator. Each prints what
+ * the script compares, and exits with 0 unless the case is about its exit.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nccl/nccl_types.h"
+
+/* NCCL and the CUDA runtime, as far as the cases go. */
+#define NT_FN(id, name, shape, params, args, fields) ncclResult_t nccl##name params;
+#include "nccl/nccl_api.def"
+int cudaMalloc(void **pointer, size_t size);
+int cudaStreamSynchronize(cudaStream_t stream);
+int cudaMemcpy(void *to, const void *from, size_t size, int kind);
+
+enum { COUNT = 16 };
+
+static float *buffer;
+
+static void check(int failed, const char *what) {
+  if (!failed)
+    return;
+  printf("unexpected: %s\n", what);
+  fflush(stdout);
+  _exit(99);
+}
+
+static ncclComm_t one_rank(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
+  if (!buffer)
+    check(cudaMalloc((void **)&buffer, COUNT * 16 * sizeof(float)), "cudaMalloc");
+  return comm;
+}
+
+static ncclResult_t allreduce(ncclComm_t comm, size_t count) {
+  return ncclAllReduce(buffer, buffer, count, ncclFloat32, ncclSum, comm, NULL);
+}
+
+/* No communicator: no thread, no area, no file. */
+static int inert(void) {
+  ncclUniqueId id;
+  int threads = 0;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  DIR *dir = opendir("/proc/self/task");
+  for (struct dirent *entry; (entry = readdir(dir));)
+    threads += entry->d_name[0] != '.';
+  closedir(dir);
+  printf("threads %d\n", threads);
+  return 0;
+}
+
+/* A refused call returns NCCL's own answer, leaves errno alone and takes no number. */
+static int refused(void) {
+  ncclComm_t comm = one_rank();
+  check(allreduce(comm, 1), "first");
+  errno = 77;
+  ncclResult_t result =
+      ncclAllReduce(buffer, buffer, 1, (ncclDataType_t)99, ncclSum, comm, NULL);
+  printf("refused with %d errno %d\n", result, errno);
+  check(allreduce(comm, 2), "second");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* A group that NCCL refuses takes no numbers at all. */
+static int discarded_group(void) {
+  ncclComm_t comm = one_rank();
+  check(ncclGroupStart(), "start");
+  allreduce(comm, 3);
+  ncclAllReduce(buffer, buffer, 1, (ncclDataType_t)99, ncclSum, comm, NULL);
+  printf("group %s\n", ncclGroupEnd() == ncclSuccess ? "accepted" : "refused");
+  check(allreduce(comm, 4), "after the group");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* ncclBcast calls ncclBroadcast inside NCCL: one call of the application's. */
+static int nested(void) {
+  ncclComm_t comm = one_rank();
+  check(ncclBcast(buffer, COUNT, ncclFloat32, 0, comm, NULL), "bcast");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* An application that closes every descriptor and opens others must find only its own bytes there. */
+static int closes_descriptors(void) {
+  ncclComm_t comm = one_rank();
+  check(allreduce(comm, 1), "before");
+  for (int fd = 3; fd < 1024; fd++)
+    close(fd);
+  int files[32];
+  for (int i = 0; i < 32; i++) {
+    char name[32];
+    snprintf(name, sizeof(name), "checkpoint%d", i);
+    files[i] = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    check(write(files[i], "model", 5) != 5, "write");
+  }
+  for (int i = 0; i < 1000; i++)
+    check(allreduce(comm, 1), "after");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* A forked child is silent, and its end is not its parent's. */
+static int forks(void) {
+  ncclComm_t comm = one_rank();
+  check(allreduce(comm, 1), "parent");
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 10; i++) {
+      ncclGroupStart();
+      ncclGroupEnd();
+    }
+    exit(5);
+  }
+  int status;
+  check(waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 5, "child");
+  pid_t quick = vfork();
+  if (quick == 0)
+    _exit(6);
+  check(waitpid(quick, &status, 0) != quick || WEXITSTATUS(status) != 6, "vfork child");
+  check(allreduce(comm, 2), "parent again");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* A child that makes a communicator of its own is traced as a process of its own. */
+static int fork_then_init(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    ncclComm_t comm = one_rank();
+    check(allreduce(comm, 1), "child");
+    check(cudaStreamSynchronize(NULL), "sync");
+    exit(0);
+  }
+  int status;
+  check(waitpid(child, &status, 0) != child || status, "child");
+  return 0;
+}
+
+/* Calls of several threads, one of which ends while the process goes on. */
+static void *thread_main(void *data) {
+  ncclComm_t *comm = data;
+  for (int i = 0; i < 10; i++)
+    check(allreduce(*comm, 1), "thread");
+  return NULL;
+}
+
+static int threads(void) {
+  ncclComm_t comms[3];
+  pthread_t ids[3];
+  for (int i = 0; i < 3; i++)
+    comms[i] = one_rank();
+  for (int i = 0; i < 3; i++)
+    check(pthread_create(&ids[i], NULL, thread_main, &comms[i]), "create");
+  for (int i = 0; i < 3; i++)
+    pthread_join(ids[i], NULL);
+  check(allreduce(comms[0], 2), "main");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* Communicators come and go without using up slots. */
+static int many_comms(void) {
+  for (int i = 0; i < 600; i++) {
+    ncclComm_t comm = one_rank();
+    check(allreduce(comm, 1), "call");
+    check(cudaStreamSynchronize(NULL), "sync");
+    check(ncclCommDestroy(comm), "destroy");
+    if (i % 100 == 99)
+      usleep(200000); /* a training job's pace: the helper sees the destroyed ones */
+  }
+  return 0;
+}
+
+/* A call left by longjmp is noted as such, and the thread's later calls are recorded. */
+static int jumps(void) {
+  ncclComm_t comm = one_rank();
+  jmp_buf target;
+  jmp_buf **jumping_target = dlsym(RTLD_DEFAULT, "jumping_target");
+  check(!jumping_target, "the jumping interposer is not there");
+  *jumping_target = &target;
+  if (setjmp(target) == 0)
+    allreduce(comm, 666);
+  check(allreduce(comm, 5), "after the jump");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* Results with and without the library are compared bit by bit by the script. */
+static int results(void) {
+  ncclComm_t comm = one_rank();
+  float host[COUNT];
+  for (int i = 0; i < COUNT; i++)
+    host[i] = 1.0f / (float)(i + 3);
+  check(cudaMemcpy(buffer, host, sizeof(host), 1), "copy");
+  check(allreduce(comm, COUNT), "allreduce");
+  check(cudaStreamSynchronize(NULL), "sync");
+  check(cudaMemcpy(host, buffer, sizeof(host), 2), "copy back");
+  for (int i = 0; i < COUNT; i++)
+    printf("%a\n", (double)host[i]);
+  return 0;
+}
+
+static int leaves_by_exit(void) {
+  check(allreduce(one_rank(), 1), "call");
+  exit(3);
+}
+
+static int leaves_by_fast_exit(void) {
+  check(allreduce(one_rank(), 1), "call");
+  _exit(4);
+}
+
+static int leaves_by_quick_exit(void) {
+  check(allreduce(one_rank(), 1), "call");
+  quick_exit(7);
+}
+
+static int leaves_by_abort(void) {
+  check(allreduce(one_rank(), 1), "call");
+  abort();
+}
+
+static const struct {
+  const char *name;
+  int (*run)(void);
+} cases[] = {
+    {"inert", inert},
+    {"refused", refused},
+    {"discarded-group", discarded_group},
+    {"nested", nested},
+    {"closes-descriptors", closes_descriptors},
+    {"forks", forks},
+    {"fork-then-init", fork_then_init},
+    {"threads", threads},
+    {"many-comms", many_comms},
+    {"jumps", jumps},
+    {"results", results},
+    {"exit", leaves_by_exit},
+    {"fast-exit", leaves_by_fast_exit},
+    {"quick-exit", leaves_by_quick_exit},
+    {"abort", leaves_by_abort},
+};
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+    if (argc == 2 && !strcmp(argv[1], cases[i].name))
+      return cases[i].run();
+  fprintf(stderr, "library_cases: which case?\n");
+  return 98;
+}
