@@ -233,6 +233,21 @@ static void fill_transfer(struct nt_call *call, const struct nt_args *args) {
   record->stream = stream_slot(args->stream);
 }
 
+/* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
+static bool in_place(const struct nt_call *call, const struct nt_args *args) {
+  uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
+  int rank = call->comm ? call->comm->slot->def.rank : -1;
+  uint64_t offset = rank > 0 ? (uint64_t)rank * args->count * nt_dtype_size(args->dtype) : 0;
+  switch (call->fn) {
+  case NT_FN_AllGather:
+    return rank >= 0 ? send == recv + offset : send == recv;
+  case NT_FN_ReduceScatter:
+    return rank >= 0 ? recv == send + offset : send == recv;
+  default:
+    return send == recv;
+  }
+}
+
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = start_record(call);
   uint8_t op = normal_op(call->comm, args->op);
@@ -244,7 +259,7 @@ void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   fill_transfer(call, args);
   record->op = op;
   record->seq = seq;
-  if (args->send == args->recv)
+  if (in_place(call, args))
     record->flags |= NT_CALL_IN_PLACE;
   publish(call);
 }

@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# nccltrace ls, dump and show on a job that hangs: examples/demo/job.c, four ranks, rank 2 one batch
+# short. Then one rank is stopped and one killed. Also runs the examples of the man pages.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+root=$PWD
+build=$(realpath "${BUILD:-build}")
+PATH=$build:$PATH
+ranks=4
+dir=$(mktemp -d)
+NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
+export NCCLTRACE_SHM PATH
+pids=()
+end_job() {
+  [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
+  wait 2>/dev/null
+  rm -rf "$dir" "$NCCLTRACE_SHM"
+}
+trap end_job EXIT
+passed=0 failed=0
+
+# check NAME COMMAND...: prints ok or FAIL with what is in $dir/out and $dir/err.
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok $name"
+    passed=$((passed + 1))
+  else
+    echo "FAIL $name: $*"
+    sed 's/^/    /' "$dir/out" "$dir/err" 2>/dev/null | head -n 20
+    failed=$((failed + 1))
+  fi
+}
+run() { "$@" >"$dir/out" 2>"$dir/err"; }
+count() { [ "$(grep -cE -- "$1" "$dir/out")" -eq "$2" ]; }
+json() { python3 -c "import json, sys; d = json.load(open('$dir/out')); assert $1"; }
+finish() {
+  echo "$passed passed, $failed failed"
+  [ $failed -eq 0 ]
+  exit
+}
+
+for needed in nccltrace libnccltrace.so sim/libnccl.so.2; do
+  check "$needed is built" test -e "$build/$needed"
+done
+[ $failed -eq 0 ] || finish
+cudart=$(compgen -G "$build/sim/libcudart.so.1*" | head -n 1)
+run "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -O1 -Itests/sim/include -Ilibnccltrace -o "$dir/job" \
+  examples/demo/job.c "$build/sim/libnccl.so.2" "$cudart" -Wl,--allow-shlib-undefined \
+  -Wl,-rpath,"$build/sim"
+check "the job compiles" test -x "$dir/job"
+[ $failed -eq 0 ] || finish
+
+cd "$dir" || exit 2
+for ((rank = 0; rank < ranks; rank++)); do
+  RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LD_PRELOAD=$build/libnccltrace.so \
+    ./job $rank $ranks "$dir/id" >"$dir/rank$rank.log" 2>&1 </dev/null &
+  pids+=($!)
+done
+LD_PRELOAD=$build/libnccltrace.so sleep 300 &
+pids+=($!)
+for ((tenth = 0; tenth < 600; tenth++)); do
+  # The last call of every rank is its AllGather.
+  run nccltrace ls
+  ! count '(in|left) AllGather' $ranks || break
+  sleep 0.1
+done
+cat rank*.log >"$dir/err"
+check "the job hangs in its AllGather" count '(in|left) AllGather #[78] on comm 1' $ranks
+[ $failed -eq 0 ] || finish
+
+run nccltrace ls
+check "ls succeeds" test $? -eq 0
+for ((rank = 0; rank < ranks; rank++)); do
+  check "ls shows rank $rank" count "^ *${pids[rank]} +$rank/$ranks +$(hostname) .* running .*rank$rank\.trace$" 1
+done
+check "ls shows the rank that is one call short" count "^ *${pids[2]} .* AllGather #7 on comm 1" 1
+check "ls shows the others at the same call" count "AllGather #8 on comm 1" 3
+check "ls shows a process without a communicator" count "^ *${pids[ranks]} .*no communicator yet" 1
+run nccltrace ls --json
+check "ls --json tells the same" json \
+  "{p['pid']: p['rank'] for p in d if 'rank' in p and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
+check "ls --json has the last call" json \
+  "[p['last_call']['seq'] for p in d if 'rank' in p] == [8, 8, 7, 8]"
+
+run nccltrace dump --all
+check "dump --all succeeds" test $? -eq 0
+check "dump names the file of each rank" count '^pid [0-9]+ rank [0-3]: written to .*/nccltrace/rank[0-3]\.trace \(' $ranks
+run nccltrace dump --rank 1-2 --json
+check "dump --rank picks" json "[p['rank'] for p in d] == [1, 2]"
+check "dump --json tells the outcome" json "all(p['outcome'] == 'written' for p in d)"
+run nccltrace dump "${pids[0]}"
+check "dump PID" count "^pid ${pids[0]} rank 0: written to " 1
+run nccltrace dump "${pids[0]}" $$
+check "dump tells which process is not traced" grep -q "process $$ has no area" "$dir/err"
+
+run nccltrace show nccltrace/rank0.trace
+check "show prints every all-reduce" count ' AllReduce +comm 1 +[1-7] +1 Mi f32 +sum ' 7
+check "show prints the creation" count ' CommInitRank +comm 1 ' 1
+check "show reports no damage" test ! -s "$dir/err"
+run nccltrace show "${pids[2]}"
+check "show PID reads the process" count ' AllReduce ' 6
+cp "$dir/out" "$dir/by_pid"
+run nccltrace show nccltrace/rank2.trace
+check "file and process give the same records" cmp -s "$dir/out" "$dir/by_pid"
+run nccltrace show --tail 2 --comm 1 nccltrace/rank0.trace
+check "--tail" test "$(wc -l <"$dir/out")" -eq 3
+run nccltrace show --comm nobody nccltrace/rank0.trace
+check "--comm of a name that is not there is said" grep -q 'no call on that communicator' "$dir/err"
+run nccltrace show --json nccltrace/rank0.trace nccltrace/rank2.trace
+check "--json" json "[sum(c['function'] == 'AllReduce' for c in t['calls']) for t in d] == [7, 6]"
+check "--json has equal ids on all ranks" json \
+  "len({t['header']['communicators'][0]['id'] for t in d}) == 1"
+run nccltrace show --header nccltrace/rank1.trace
+check "--header names process and communicator" count "^(pid +${pids[1]}|rank +1 of 4|  *1  -  *1 of 4 .*)\$" 3
+check "--header tells that nothing is lost" count '^calls lost +0$' 1
+
+# example PAGE: runs each "$ ..." of a man page; the line that follows it there must come out, numbers,
+# names and blanks aside.
+normal() { sed -E 's,/[^ ]*/,/,g; s/[0-9][0-9.]*/N/g; s/\b(N B|N [KM]iB)\b/SIZE/g; s/(\(|ago )N [^)]*\)/(SOME)/; s/ +/ /g; s/^ //'; }
+example() {
+  local page=$root/docs/man/$1.1 command wanted n=0
+  while read -r command && IFS= read -r wanted; do
+    n=$((n + 1))
+    run bash -c "$command" || return 1
+    wanted=$(normal <<<"$wanted")
+    normal <"$dir/out" | grep -qxF -- "$wanted" || { echo "wanted: $wanted" >>"$dir/err"; return 1; }
+  done < <(sed 's/\\-/-/g' "$page" | grep -A1 '^\$ ' | grep -v '^--$' | sed 's/^\$ //')
+  [ $n -gt 0 ]
+}
+for page in nccltrace nccltrace-ls nccltrace-dump nccltrace-show; do
+  check "the example of $page(1)" example $page
+done
+
+kill -STOP "${pids[1]}"
+for ((tenth = 0; tenth < 50; tenth++)); do
+  run nccltrace ls
+  ! count "^ *${pids[1]} .* stopped " 1 || break
+  sleep 0.1
+done
+check "ls tells a stopped process" count "^ *${pids[1]} .* stopped .*AllGather #8" 1
+SECONDS=0
+run nccltrace dump --timeout 20 "${pids[1]}"
+check "dump of a stopped process succeeds" test $? -eq 0
+check "and says that its area is read" count 'rank 1: stopped: .*read as it is' 1
+check "and waits for nothing" test $SECONDS -lt 10
+run nccltrace show --comm 1 "${pids[1]}"
+check "show reads a stopped process" count ' AllReduce ' 7
+
+kill -KILL "${pids[3]}"
+wait "${pids[3]}" 2>/dev/null
+for ((tenth = 0; tenth < 50; tenth++)); do
+  run nccltrace ls
+  ! count "^ *${pids[3]} .* vanished " 1 || break
+  sleep 0.1
+done
+check "ls tells a killed process" count "^ *${pids[3]} +3/4 .* vanished .*AllGather #8" 1
+run nccltrace dump --rank 3
+check "dump of a killed process says that its area is read" count 'rank 3: vanished: .*left-over area' 1
+run nccltrace show nccltrace/rank3.trace
+check "show reads what a killed process left" count ' AllReduce ' 7
+
+finish

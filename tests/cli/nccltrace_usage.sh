@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# nccltrace without any job: wrong command lines, help, and files that are no traces.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+nccltrace=$(realpath "${BUILD:-build}")/nccltrace
+dir=$(mktemp -d)
+trap 'rm -rf "$dir" "$NCCLTRACE_SHM"' EXIT
+NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
+export NCCLTRACE_SHM
+passed=0 failed=0
+
+ok() {
+  echo "ok $1"
+  passed=$((passed + 1))
+}
+fail() {
+  echo "FAIL $1: $2"
+  failed=$((failed + 1))
+}
+
+# refuses NAME STATUS MESSAGE ARGUMENT...: exit status, one line on stderr that contains MESSAGE,
+# nothing on stdout.
+refuses() {
+  local name=$1 wanted=$2 message=$3 status
+  shift 3
+  "$nccltrace" "$@" >"$dir/out" 2>"$dir/err" </dev/null
+  status=$?
+  if [ $status -ne "$wanted" ]; then
+    fail "$name" "status $status instead of $wanted"
+  elif [ "$(wc -l <"$dir/err")" -ne 1 ] || ! grep -qF -- "$message" "$dir/err"; then
+    fail "$name" "stderr: $(cat "$dir/err")"
+  elif [ -s "$dir/out" ]; then
+    fail "$name" "stdout: $(head -n 1 "$dir/out")"
+  else
+    ok "$name"
+  fi
+}
+
+# prints NAME TEXT ARGUMENT...: status 0, TEXT on stdout, nothing on stderr.
+prints() {
+  local name=$1 text=$2 status
+  shift 2
+  "$nccltrace" "$@" >"$dir/out" 2>"$dir/err" </dev/null
+  status=$?
+  if [ $status -ne 0 ] || [ -s "$dir/err" ] || ! grep -qF -- "$text" "$dir/out"; then
+    fail "$name" "status $status, $(head -n 3 "$dir/out" "$dir/err")"
+  else
+    ok "$name"
+  fi
+}
+
+prints "help lists the commands" "  dump     have running" --help
+prints "help is a command too" "  show     print" help
+prints "version" "nccltrace " --version
+for command in ls dump show; do
+  prints "$command --help" "usage: nccltrace $command " $command --help
+  refuses "$command refuses an unknown option" 2 "nccltrace $command: unknown" $command --nonsense
+done
+refuses "no command" 2 "nccltrace: no command given"
+refuses "unknown command" 2 "no command is called 'frobnicate'" frobnicate
+refuses "unknown option before the command" 2 "nccltrace: unknown option '-x'" -x ls
+refuses "ls takes no operand" 2 "no argument is expected" ls 1
+refuses "ls --color=blue" 2 "auto, always or never" ls --color=blue
+refuses "dump of nothing" 2 "say which" dump
+refuses "dump of a word" 2 "'rank0' is not a process id" dump rank0
+refuses "dump --rank=1-" 2 "'1-' is not a list of ranks" dump --rank=1-
+refuses "dump --timeout=soon" 2 "'soon' is not a number of seconds" dump --all --timeout=soon
+refuses "dump --rank without argument" 2 "needs an argument" dump --rank
+refuses "show of nothing" 2 "no FILE or PID given" show
+refuses "show --tail=-1" 2 "--tail needs a number" show --tail=-1 x
+
+refuses "dump --all without a job" 1 "no such traced process" dump --all
+refuses "dump of a process that is not traced" 1 "process $$ has no area" dump $$
+refuses "show of a process that is not traced" 1 "nccltrace: $$: no such file" show $$
+refuses "show of a missing file" 1 "nccltrace: $dir/none: " show "$dir/none"
+
+printf 'this is no trace\n' >"$dir/text"
+: >"$dir/empty"
+head -c 100000 /dev/urandom >"$dir/noise"
+{ printf 'NCCLAREA'; head -c 70000 /dev/zero; } >"$dir/hollow.area"
+printf 'x' >"$dir/$(printf 'name\033[31m')"
+for file in "$dir/text" "$dir/empty" "$dir/noise" "$dir/hollow.area"; do
+  refuses "show of a bad file: ${file##*/}" 1 "nccltrace: $file: at byte " show "$file"
+done
+refuses "show of a directory" 1 "nccltrace: $dir: " show "$dir"
+refuses "control characters of a name do not reach the terminal" 1 'name\x1b[31m' \
+  show "$(printf '%s/name\033[31m' "$dir")"
+
+"$nccltrace" show "$dir/text" "$dir/none" "$dir/empty" 2>"$dir/err" >"$dir/out"
+if [ "$(wc -l <"$dir/err")" -eq 3 ]; then
+  ok "each bad file is reported, one line each"
+else
+  fail "each bad file is reported, one line each" "$(cat "$dir/err")"
+fi
+if "$nccltrace" show --json "$dir/text" 2>/dev/null | python3 -c 'import json,sys; assert json.load(sys.stdin) == []'; then
+  ok "JSON stays valid when nothing can be read"
+else
+  fail "JSON stays valid when nothing can be read" "$("$nccltrace" show --json "$dir/text" 2>&1)"
+fi
+
+head -c 20000 /dev/urandom >"$NCCLTRACE_SHM/$$-1-2-3.area"
+"$nccltrace" ls >"$dir/out" 2>"$dir/err"
+if grep -q "^ *$$ .*unreadable" "$dir/out" && grep -q "^nccltrace: $NCCLTRACE_SHM/$$-1-2-3.area: at byte" "$dir/err"; then
+  ok "ls says which area it cannot read"
+else
+  fail "ls says which area it cannot read" "$(cat "$dir/out" "$dir/err")"
+fi
+if [ -e /dev/full ]; then
+  if "$nccltrace" --help >/dev/full 2>/dev/null; then
+    fail "a full disk is an error" "status 0"
+  else
+    ok "a full disk is an error"
+  fi
+fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

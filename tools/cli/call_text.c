@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls and communicators in words. Pure functions. */
+#include "cli/call_text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+
+enum { NONE = 255, FIRST_USER_OP = 5 };
+
+static void append(char *out, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void append(char *out, size_t size, const char *format, ...) {
+  va_list args;
+  size_t used = strlen(out);
+  va_start(args, format);
+  vsnprintf(out + used, size - used, format, args);
+  va_end(args);
+}
+
+char *nt_call_function(char *out, size_t size, unsigned fn) {
+  const char *name = nt_fn_name(fn);
+  if (name != NULL)
+    snprintf(out, size, "%s", name);
+  else
+    snprintf(out, size, "function %u", fn);
+  return out;
+}
+
+char *nt_call_name(char *out, size_t size, const struct nt_call *call, const char *comm) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  nt_call_function(out, size, call->fn);
+  if (call->seq != 0)
+    append(out, size, " #%" PRIu32, call->seq);
+  if (shape == NT_SHAPE_SEND && call->peer >= 0)
+    append(out, size, " to rank %" PRId32, call->peer);
+  if (shape == NT_SHAPE_RECV && call->peer >= 0)
+    append(out, size, " from rank %" PRId32, call->peer);
+  if (call->comm != 0 && comm != NULL)
+    append(out, size, " %s %s", shape == NT_SHAPE_COMM_INIT ? "of" : "on", comm);
+  return out;
+}
+
+static void data_arguments(char *out, size_t size, const struct nt_call *call) {
+  char count[NT_SIZE_TEXT], dtype[32], op[32];
+  append(out, size, "%s x %s", nt_count_text(count, call->count),
+         nt_dtype_text(dtype, sizeof dtype, call->dtype));
+  if (call->op != NONE)
+    append(out, size, " %s", nt_redop_text(op, sizeof op, call->op));
+  if ((nt_fn_shape(call->fn) == NT_SHAPE_COLL || nt_fn_shape(call->fn) == NT_SHAPE_COLL_P2P) &&
+      call->peer >= 0)
+    append(out, size, ", root %" PRId32, call->peer);
+}
+
+char *nt_call_arguments(char *out, size_t size, const struct nt_call *call) {
+  char op[32];
+  out[0] = '\0';
+  switch (nt_fn_shape(call->fn)) {
+  case NT_SHAPE_COLL:
+  case NT_SHAPE_COLL_P2P:
+  case NT_SHAPE_SEND:
+  case NT_SHAPE_RECV:
+    data_arguments(out, size, call);
+    break;
+  case NT_SHAPE_COMM_INIT:
+    append(out, size, "rank %" PRId32 " of %" PRIu64, call->peer, call->count);
+    break;
+  case NT_SHAPE_COMM_INIT_ALL:
+    append(out, size, "%" PRIu64 " devices", call->count);
+    break;
+  case NT_SHAPE_COMM_SPLIT:
+    if (call->peer < 0)
+      append(out, size, "no colour");
+    else
+      append(out, size, "colour %" PRId32 ", key %" PRId64, call->peer, (int64_t)call->count);
+    break;
+  case NT_SHAPE_COMM_SHRINK:
+    append(out, size, "without %" PRIu64 " rank%s", call->count, call->count == 1 ? "" : "s");
+    break;
+  case NT_SHAPE_COMM_GROW:
+    append(out, size, "to %" PRIu64 " ranks", call->count);
+    break;
+  case NT_SHAPE_ASYNC_ERROR:
+    if (nt_result_name((int)call->count) != NULL)
+      append(out, size, "%s", nt_result_name((int)call->count));
+    else
+      append(out, size, "error %" PRIu64, call->count);
+    break;
+  case NT_SHAPE_GROUP_END:
+    append(out, size, "%" PRIu64 " call%s", call->count, call->count == 1 ? "" : "s");
+    break;
+  case NT_SHAPE_REDOP_NEW:
+    append(out, size, "%s", nt_redop_text(op, sizeof op, call->op));
+    break;
+  case NT_SHAPE_MEMORY:
+  case NT_SHAPE_WINDOW:
+    if (call->count != 0) {
+      char bytes[NT_SIZE_TEXT];
+      append(out, size, "%s", nt_bytes_text(bytes, call->count));
+    }
+    break;
+  case NT_SHAPE_RMA:
+    if (call->peer >= 0)
+      append(out, size, "rank %" PRId32, call->peer);
+    break;
+  default:
+    break;
+  }
+  return out;
+}
+
+char *nt_call_text(char *out, size_t size, const struct nt_call *call, const char *comm) {
+  char arguments[NT_CALL_TEXT];
+  nt_call_name(out, size, call, comm);
+  nt_call_arguments(arguments, sizeof arguments, call);
+  if (arguments[0] != '\0')
+    append(out, size, ", %s", arguments);
+  return out;
+}
+
+const char *nt_call_result(const struct nt_call *call) {
+  if (call->flags & NT_CALL_ABANDONED)
+    return "never returned";
+  if (call->result == NT_RESULT_OPEN)
+    return "in call";
+  if (call->result == 0)
+    return call->flags & NT_CALL_VOID ? "discarded" : "ok";
+  if (call->flags & NT_CALL_IN_PROGRESS)
+    return "in progress";
+  const char *name = nt_result_name(call->result);
+  return name != NULL ? name : "unknown result";
+}
+
+char *nt_dtype_text(char *out, size_t size, unsigned dtype) {
+  const char *name = dtype < NONE ? nt_dtype_name((int)dtype) : NULL;
+  if (name != NULL || dtype >= NONE)
+    snprintf(out, size, "%s", name != NULL ? name : "");
+  else
+    snprintf(out, size, "type %u", dtype);
+  return out;
+}
+
+char *nt_redop_text(char *out, size_t size, unsigned op) {
+  const char *name = op < FIRST_USER_OP ? nt_redop_name((int)op) : NULL;
+  if (name != NULL || op >= NONE)
+    snprintf(out, size, "%s", name != NULL ? name : "");
+  else if (op >= FIRST_USER_OP)
+    snprintf(out, size, "user operator %u", op - FIRST_USER_OP + 1);
+  else
+    snprintf(out, size, "operator %u", op);
+  return out;
+}
+
+char *nt_comm_label(char *out, size_t size, const struct nt_trace_comm *comm) {
+  char name[sizeof comm->def.name + 1];
+  memcpy(name, comm->def.name, sizeof comm->def.name);
+  name[sizeof comm->def.name] = '\0';
+  if (name[0] != '\0')
+    nt_text_escape(out, size, name);
+  else
+    snprintf(out, size, "comm %" PRIu32, comm->def.number);
+  return out;
+}
+
+char *nt_comm_id_text(char out[33], const uint8_t id[16]) {
+  for (int i = 0; i < 16; i++)
+    snprintf(out + 2 * i, 3, "%02x", id[i]);
+  return out;
+}
+
+const char *nt_comm_state_text(unsigned state) {
+  static const char *const names[] = {
+      [NT_COMM_FREE] = "unused",         [NT_COMM_CREATING] = "being created",
+      [NT_COMM_LIVE] = "live",           [NT_COMM_FINALIZED] = "finalized",
+      [NT_COMM_DESTROYED] = "destroyed", [NT_COMM_ABORTED] = "aborted",
+      [NT_COMM_FAILED] = "failed",
+  };
+  return state < sizeof names / sizeof names[0] ? names[state] : "unknown";
+}
+
+const char *nt_comm_origin_text(unsigned origin) {
+  static const char *const names[] = {
+      [NT_COMM_UNKNOWN] = "unknown", [NT_COMM_INIT] = "init",     [NT_COMM_INIT_ALL] = "init-all",
+      [NT_COMM_SPLIT] = "split",     [NT_COMM_SHRINK] = "shrink", [NT_COMM_GROW] = "grow",
+  };
+  return origin < sizeof names / sizeof names[0] ? names[origin] : "unknown";
+}
+
+const char *nt_process_state_text(enum nt_process_state state) {
+  switch (state) {
+  case NT_PROCESS_RUNNING:
+    return "running";
+  case NT_PROCESS_STOPPED:
+    return "stopped";
+  case NT_PROCESS_EXITED:
+    return "exited";
+  case NT_PROCESS_VANISHED:
+    return "vanished";
+  default:
+    return "unknown";
+  }
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A progress bar for work that lasts longer than a second, on a terminal only. */
+#ifndef NT_CLI_PROGRESS_H
+#define NT_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct nt_progress {
+  FILE *file; /* NULL: nobody is watching */
+  const char *what;
+  uint64_t total;
+  int64_t start_ns, next_ns; /* CLOCK_MONOTONIC */
+  bool shown;
+};
+
+/* `what` ("reading traces") must outlive the bar. Pass stderr, so that output stays clean. */
+void nt_progress_start(struct nt_progress *progress, FILE *file, const char *what, uint64_t total);
+/* Cheap enough for every item; draws at most ten times a second. One thread. */
+void nt_progress_at(struct nt_progress *progress, uint64_t done);
+/* Wipes the bar. Call it before anything else is printed. */
+void nt_progress_end(struct nt_progress *progress);
+
+#endif

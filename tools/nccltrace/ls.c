@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccltrace ls: one line for each process, from its area alone; nobody is asked or stopped. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/call_text.h"
+#include "cli/json_output.h"
+#include "cli/options.h"
+#include "cli/rank_set.h"
+#include "cli/text.h"
+#include "nccltrace/process_list.h"
+#include "nccltrace/subcommands.h"
+
+enum { OPT_JSON = 1, OPT_COLOR };
+
+static const struct nt_option options[] = {
+    {OPT_JSON, "json", 'j', NULL, "print JSON"},
+    {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
+};
+static const struct nt_usage usage = {
+    .tool = "nccltrace ls",
+    .synopsis = "[OPTION...]",
+    .summary = "Lists the traced processes of this user on this node (root: of all users).",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .after = "Exit status: 0 something is listed, 1 nothing found, 2 wrong usage.\n",
+};
+
+/* What both outputs say about one process. */
+struct row {
+  const struct nt_process *process;
+  const struct nt_process_info *info; /* NULL without a trace */
+  const struct nt_call *call;         /* NULL if it made none */
+  bool open;
+  int64_t since_ns; /* entered, or returned */
+  char gpus[128], text[NT_CALL_TEXT];
+};
+
+static const char *state_of(const struct row *row) {
+  if (row->process->presence == NT_PRESENT_IDLE)
+    return "no communicator yet";
+  if (row->process->presence == NT_PRESENT_PRIVATE)
+    return "area not in shared memory";
+  if (row->info == NULL)
+    return "unreadable";
+  return nt_process_state_text(row->info->state);
+}
+
+static void fill_row(const struct nt_process *process, struct row *row) {
+  struct nt_rank_set gpus = {0};
+  char label[NT_LABEL_TEXT];
+  *row = (struct row){.process = process};
+  snprintf(row->gpus, sizeof row->gpus, "-");
+  if (process->trace == NULL)
+    return;
+  row->info = nt_trace_process(process->trace);
+  for (size_t i = 0; i < nt_trace_comm_count(process->trace); i++) {
+    int32_t device = nt_trace_comm_at(process->trace, i)->def.device;
+    if (device >= 0)
+      nt_rank_set_add(&gpus, (uint32_t)device);
+  }
+  if (nt_rank_set_count(&gpus) > 0)
+    nt_rank_set_text(row->gpus, sizeof row->gpus, &gpus);
+  nt_rank_set_free(&gpus);
+  row->call = nt_process_last_call(process->trace);
+  if (row->call == NULL)
+    return;
+  row->open = row->call->result == NT_RESULT_OPEN && !(row->call->flags & NT_CALL_ABANDONED);
+  row->since_ns = row->open || row->call->exit_ns == 0 ? row->call->enter_ns : row->call->exit_ns;
+  nt_call_name(row->text, sizeof row->text, row->call,
+               nt_process_comm_label(process->trace, row->call->comm, label, sizeof label));
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static enum nt_style style_of(const struct row *row) {
+  if (row->info == NULL)
+    return row->process->presence == NT_PRESENT_AREA ? NT_STYLE_BAD : NT_STYLE_DIM;
+  return row->info->state == NT_PROCESS_VANISHED  ? NT_STYLE_BAD
+         : row->info->state == NT_PROCESS_STOPPED ? NT_STYLE_WARN
+                                                  : NT_STYLE_PLAIN;
+}
+
+static void rank_cell(struct nt_table *table, const struct nt_process_info *info) {
+  if (info == NULL || info->world_rank < 0)
+    nt_table_cell(table, NT_STYLE_PLAIN, "-");
+  else if (info->world_size > 0)
+    nt_table_cell(table, NT_STYLE_PLAIN, "%d/%d", info->world_rank, info->world_size);
+  else
+    nt_table_cell(table, NT_STYLE_PLAIN, "%d", info->world_rank);
+}
+
+static void call_cells(struct nt_table *table, const struct row *row) {
+  char at[NT_TIME_TEXT], elapsed[NT_DURATION_TEXT];
+  if (row->call == NULL) {
+    nt_table_cell(table, NT_STYLE_PLAIN, "-");
+    nt_table_cell(table, NT_STYLE_PLAIN, "-");
+    return;
+  }
+  nt_table_cell(table, row->open ? NT_STYLE_WARN : NT_STYLE_PLAIN, "%s %s",
+                row->open ? "in" : "left", row->text);
+  nt_time_short(at, row->since_ns);
+  if (row->info->live)
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s (%s)", at,
+                  nt_duration_text(elapsed, now_ns() - row->since_ns));
+  else
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", at);
+}
+
+static int print_table(const struct nt_process_list *list, bool color) {
+  static const struct nt_column columns[] = {
+      {"PID", true},    {"RANK", false},      {"HOST", false},  {"GPU", false},
+      {"STATE", false}, {"LAST CALL", false}, {"SINCE", false}, {"TRACE", false},
+  };
+  struct nt_table *table = nt_table_new(columns, sizeof columns / sizeof columns[0]);
+  for (size_t i = 0; i < list->count; i++) {
+    struct row row;
+    fill_row(&list->items[i], &row);
+    nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, row.process->pid);
+    rank_cell(table, row.info);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.info ? row.info->host : "-");
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.gpus);
+    nt_table_cell(table, style_of(&row), "%s", state_of(&row));
+    call_cells(table, &row);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s",
+                  row.info && row.info->file_path ? row.info->file_path : "-");
+  }
+  int rc = nt_table_print(table, stdout, color);
+  nt_table_free(table);
+  return rc;
+}
+
+static json_t *call_json(const struct row *row) {
+  char function[64], label[NT_LABEL_TEXT];
+  const struct nt_call *call = row->call;
+  if (call == NULL)
+    return json_null();
+  const char *comm = nt_process_comm_label(row->process->trace, call->comm, label, sizeof label);
+  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s}", "text", nt_json_text(row->text),
+                   "function", nt_call_function(function, sizeof function, call->fn), "seq",
+                   (json_int_t)call->seq, "comm", nt_json_text(comm), "thread",
+                   (json_int_t)call->thread, "in_call", row->open, "enter",
+                   nt_json_time(call->enter_ns), "exit", nt_json_time(call->exit_ns), "result",
+                   nt_call_result(call));
+}
+
+static json_t *row_json(const struct row *row) {
+  const struct nt_process_info *info = row->info;
+  json_t *out = json_pack("{s:I, s:I, s:s, s:o}", "pid", (json_int_t)row->process->pid, "uid",
+                          (json_int_t)row->process->uid, "state", state_of(row), "area",
+                          nt_json_text(row->process->area[0] ? row->process->area : NULL));
+  if (row->process->error.code != 0)
+    json_object_set_new(out, "error", nt_json_text(row->process->error.reason));
+  if (info == NULL)
+    return out;
+  json_object_set_new(out, "rank", json_integer(info->world_rank));
+  json_object_set_new(out, "world_size", json_integer(info->world_size));
+  json_object_set_new(out, "local_rank", json_integer(info->local_rank));
+  json_object_set_new(out, "host", nt_json_text(info->host));
+  json_object_set_new(out, "gpus", nt_json_text(row->gpus));
+  json_object_set_new(out, "started", nt_json_time(info->started_ns));
+  json_object_set_new(out, "last_sign_of_life", nt_json_time(info->last_beat_ns));
+  if (info->state == NT_PROCESS_EXITED)
+    json_object_set_new(out, "exit_code", json_integer(info->exit_code));
+  json_object_set_new(out, "calls", nt_json_count(info->calls));
+  json_object_set_new(out, "lost", nt_json_count(info->lost));
+  json_object_set_new(out, "last_call", call_json(row));
+  json_object_set_new(out, "trace", nt_json_text(info->file_path));
+  return out;
+}
+
+static int print_json(const struct nt_process_list *list) {
+  json_t *out = json_array();
+  for (size_t i = 0; i < list->count; i++) {
+    struct row row;
+    fill_row(&list->items[i], &row);
+    json_array_append_new(out, row_json(&row));
+  }
+  return nt_json_print(out, stdout);
+}
+
+int nt_command_ls(int argc, char **argv) {
+  struct nt_options parser;
+  struct nt_process_list list;
+  enum nt_color_when when = NT_COLOR_AUTO;
+  bool json = false;
+  int id;
+  nt_options_start(&parser, &usage, argc, argv);
+  while ((id = nt_options_next(&parser)) > 0) {
+    if (id == OPT_JSON)
+      json = true;
+    else if (!nt_color_parse(parser.value, &when))
+      return nt_options_bad(&usage, "--color is auto, always or never, not '%s'", parser.value);
+  }
+  if (id == NT_OPTIONS_STOP)
+    return parser.status;
+  if (parser.first < argc)
+    return nt_options_bad(&usage, "no argument is expected, but there is '%s'", argv[parser.first]);
+  int rc = nt_process_list_read(NT_LIST_AREAS | NT_LIST_LOADED, &list);
+  for (size_t i = 0; i < list.count; i++)
+    if (list.items[i].error.code != 0)
+      nt_report_error(list.items[i].area, &list.items[i].error);
+  if (rc == 0 && json)
+    rc = print_json(&list);
+  else if (rc == 0 && list.count > 0)
+    rc = print_table(&list, nt_color_wanted(when, stdout));
+  else if (rc == 0)
+    fputs("nccltrace: no process of this user on this node carries libnccltrace.so\n", stderr);
+  if (rc != 0)
+    fputs("nccltrace: the list is incomplete: out of memory\n", stderr);
+  int status = rc != 0 || list.count == 0 ? NT_EXIT_FAILED : NT_EXIT_OK;
+  nt_process_list_free(&list);
+  return status;
+}

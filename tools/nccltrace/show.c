@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccltrace show: a trace for people and for scripts. One that cannot be read is reported on stderr and
+ * the others are still shown. */
+#include "nccltrace/show.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/options.h"
+#include "cli/text.h"
+#include "nccltrace/process_list.h"
+#include "nccltrace/subcommands.h"
+
+enum { OPT_COMM = 1, OPT_TAIL, OPT_HEADER, OPT_JSON, OPT_COLOR };
+
+static const struct nt_option options[] = {
+    {OPT_COMM, "comm", 'c', "NAME|NUMBER", "only calls on this communicator"},
+    {OPT_TAIL, "tail", 'n', "N", "only the last N records"},
+    {OPT_HEADER, "header", 'H', NULL,
+     "the process, its communicators, counts and evidence instead of records"},
+    {OPT_JSON, "json", 'j', NULL, "print JSON: an array with one object for each trace"},
+    {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
+};
+static const struct nt_usage usage = {
+    .tool = "nccltrace show",
+    .synopsis = "[OPTION...] FILE|PID...",
+    .summary = "Prints the records of trace files, areas or running processes.",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .after =
+        "Exit status: 0 everything was shown, 1 some trace could not be read or nothing matches,\n"
+        "2 wrong usage.\n",
+};
+
+struct request {
+  struct nt_show_filter filter;
+  bool header, json, color;
+  size_t shown; /* traces so far */
+};
+
+/* The header always, records unless only the header is wanted. */
+static int64_t show_json(struct nt_trace *trace, const char *name, struct request *request,
+                         struct nt_error *error) {
+  int64_t count = 0;
+  json_t *head = nt_show_header_json(trace), *file = nt_json_text(name);
+  fputs(request->shown++ > 0 ? ",\n" : "[\n", stdout);
+  fputs("{\"trace\": ", stdout);
+  json_dumpf(file, stdout, JSON_ENCODE_ANY);
+  fputs(",\n\"header\": ", stdout);
+  if (head == NULL || json_dumpf(head, stdout, JSON_COMPACT) != 0)
+    fputs("null", stdout);
+  if (!request->header) {
+    fputs(",\n\"calls\": ", stdout);
+    count = nt_show_records_json(trace, &request->filter, stdout, error);
+  }
+  fputs("}", stdout);
+  json_decref(head);
+  json_decref(file);
+  return request->header ? 1 : count;
+}
+
+static int64_t show_text(struct nt_trace *trace, const char *name, struct request *request,
+                         bool several, struct nt_error *error) {
+  if (several) {
+    if (request->shown > 0)
+      putchar('\n');
+    printf("%s==> ", nt_style_text(request->color, NT_STYLE_BOLD));
+    nt_text_escape_print(stdout, name);
+    printf(" <==%s\n", nt_style_text(request->color, NT_STYLE_PLAIN));
+  }
+  request->shown++;
+  if (!request->header)
+    return nt_show_records(trace, &request->filter, stdout, request->color, error);
+  nt_show_header(trace, stdout, request->color);
+  return 1;
+}
+
+static void warn(const char *name, const char *text) {
+  fputs("nccltrace: ", stderr);
+  nt_text_escape_print(stderr, name);
+  fputs(": ", stderr);
+  nt_text_escape_print(stderr, text);
+  fputc('\n', stderr);
+}
+
+/* What is missing from the records above: never in silence. */
+static void report_gaps(struct nt_trace *trace, const char *name) {
+  char text[160];
+  const struct nt_process_info *info = nt_trace_process(trace);
+  for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
+    warn(name, nt_trace_warning_at(trace, i));
+  if (info->lost != 0 || info->overwritten != 0) {
+    snprintf(text, sizeof text,
+             "%" PRIu64 " calls were lost and %" PRIu64 " older ones overwritten (NCCLTRACE_SIZE)",
+             info->lost, info->overwritten);
+    warn(name, text);
+  }
+}
+
+static int show_one(const char *path, const char *name, struct request *request, bool several) {
+  struct nt_trace *trace = NULL;
+  struct nt_error error = {0};
+  int rc = nt_trace_open(path, 0, &trace, &error);
+  if (rc != 0) {
+    error.code = error.code != 0 ? error.code : rc;
+    nt_report_error(name, &error);
+    return NT_EXIT_FAILED;
+  }
+  int64_t count = request->json ? show_json(trace, name, request, &error)
+                                : show_text(trace, name, request, several, &error);
+  fflush(stdout); /* so that what stderr says comes after what it is about */
+  if (count < 0)
+    nt_report_error(name, &error);
+  else if (count == 0 && request->filter.comm != NULL)
+    warn(name, "no call on that communicator (--header lists them)");
+  else if (count == 0 && request->filter.tail > 0)
+    warn(name, "no call was recorded");
+  if (!request->header)
+    report_gaps(trace, name);
+  nt_trace_close(trace);
+  return count > 0 || (count == 0 && request->filter.comm == NULL) ? NT_EXIT_OK : NT_EXIT_FAILED;
+}
+
+/* A number that is not the name of a file is a process. */
+static int show_operand(const char *operand, struct request *request, bool several) {
+  uint64_t pid;
+  struct stat status;
+  struct nt_process_list list;
+  if (stat(operand, &status) == 0 || !nt_options_number(operand, 1, INT32_MAX, &pid))
+    return show_one(operand, operand, request, several);
+  int rc = nt_process_list_read(NT_LIST_AREAS, &list), result = NT_EXIT_FAILED;
+  const struct nt_process *process = nt_process_by_pid(&list, (uint32_t)pid);
+  if (rc == 0 && process != NULL)
+    result = show_one(process->area, operand, request, several);
+  else
+    warn(operand, "no such file, and no traced process with this number (nccltrace ls lists them)");
+  nt_process_list_free(&list);
+  return result;
+}
+
+int nt_command_show(int argc, char **argv) {
+  struct request request = {.filter.tail = UINT64_MAX};
+  enum nt_color_when when = NT_COLOR_AUTO;
+  struct nt_options parser;
+  int id, status = NT_EXIT_OK;
+  nt_options_start(&parser, &usage, argc, argv);
+  while ((id = nt_options_next(&parser)) > 0) {
+    if (id == OPT_COMM)
+      request.filter.comm = parser.value;
+    else if (id == OPT_TAIL &&
+             !nt_options_number(parser.value, 0, UINT64_MAX, &request.filter.tail))
+      return nt_options_bad(&usage, "--tail needs a number, not '%s'", parser.value);
+    else if (id == OPT_COLOR && !nt_color_parse(parser.value, &when))
+      return nt_options_bad(&usage, "--color is auto, always or never, not '%s'", parser.value);
+    request.header |= id == OPT_HEADER;
+    request.json |= id == OPT_JSON;
+  }
+  if (id == NT_OPTIONS_STOP)
+    return parser.status;
+  if (parser.first >= argc)
+    return nt_options_bad(&usage, "no FILE or PID given");
+  request.color = nt_color_wanted(when, stdout);
+  bool several = argc - parser.first > 1;
+  for (int i = parser.first; i < argc; i++)
+    if (show_operand(argv[i], &request, several) != NT_EXIT_OK)
+      status = NT_EXIT_FAILED;
+  if (request.json)
+    fputs(request.shown > 0 ? "]\n" : "[]\n", stdout);
+  return status;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a trace says about its process: identity, evidence, communicators, counts, warnings. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/call_text.h"
+#include "cli/text.h"
+#include "nccltrace/process_list.h"
+#include "nccltrace/show.h"
+
+/* Lines "name   value", the value escaped. */
+static void line(FILE *out, const char *name, const char *value) {
+  fprintf(out, "%-18s", name);
+  nt_text_escape_print(out, value);
+  fputc('\n', out);
+}
+
+static void time_line(FILE *out, const char *name, int64_t ns) {
+  char text[NT_TIME_TEXT];
+  if (ns != 0)
+    line(out, name, nt_time_text(text, ns));
+}
+
+static void title(FILE *out, bool color, const char *text) {
+  fprintf(out, "\n%s%s%s\n", nt_style_text(color, NT_STYLE_BOLD), text,
+          nt_style_text(color, NT_STYLE_PLAIN));
+}
+
+static void show_process(const struct nt_process_info *info, FILE *out) {
+  char text[128];
+  snprintf(text, sizeof text, "%" PRIu32, info->pid);
+  line(out, "pid", text);
+  if (info->world_rank < 0)
+    snprintf(text, sizeof text, "unknown");
+  else if (info->world_size > 0)
+    snprintf(text, sizeof text, "%d of %d", info->world_rank, info->world_size);
+  else
+    snprintf(text, sizeof text, "%d", info->world_rank);
+  line(out, "rank", text);
+  snprintf(text, sizeof text, "%d", info->local_rank);
+  if (info->local_rank >= 0)
+    line(out, "local rank", text);
+  line(out, "host", info->host ? info->host : "");
+  if (info->run_id != NULL && info->run_id[0] != '\0')
+    line(out, "run", info->run_id);
+  snprintf(text, sizeof text, "%" PRIu32, info->restart);
+  if (info->restart != 0)
+    line(out, "restart", text);
+  if (info->state == NT_PROCESS_EXITED)
+    snprintf(text, sizeof text, "exited with status %d", info->exit_code);
+  else
+    snprintf(text, sizeof text, "%s", nt_process_state_text(info->state));
+  line(out, "state", text);
+  time_line(out, "traced since", info->started_ns);
+  time_line(out, "last sign of life", info->last_beat_ns);
+  time_line(out, "left", info->exit_ns);
+  line(out, "read from",
+       info->from_file && info->from_area ? "file and area"
+       : info->from_area                  ? "area"
+                                          : "file");
+  if (info->file_path != NULL)
+    line(out, "file", info->file_path);
+}
+
+static void show_counts(const struct nt_process_info *info, FILE *out) {
+  const struct {
+    const char *name;
+    uint64_t value;
+    bool always;
+  } counts[] = {
+      {"calls", info->calls, true},
+      {"calls lost", info->lost, true},
+      {"calls overwritten", info->overwritten, true},
+      {"calls abandoned", info->abandoned, false},
+      {"comms lost", info->comms_lost, false},
+      {"write errors", info->write_errors, false},
+  };
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    if (counts[i].always || counts[i].value != 0)
+      fprintf(out, "%-18s%" PRIu64 "\n", counts[i].name, counts[i].value);
+}
+
+static void show_comms(const struct nt_trace *trace, FILE *out, bool color) {
+  static const struct nt_column columns[] = {
+      {"NUMBER", true},  {"NAME", false},  {"RANK", false},    {"DEVICE", true},
+      {"ORIGIN", false}, {"STATE", false}, {"PARENT", true},   {"COLLECTIVES", true},
+      {"SENDS", true},   {"RECVS", true},  {"CREATED", false}, {"ID", false},
+  };
+  struct nt_table *table = nt_table_new(columns, sizeof columns / sizeof columns[0]);
+  for (size_t i = 0; i < nt_trace_comm_count(trace); i++) {
+    const struct nt_trace_comm *comm = nt_trace_comm_at(trace, i);
+    const struct nt_comm_def *def = &comm->def;
+    char name[sizeof def->name + 1], created[NT_TIME_TEXT], id[33];
+    memcpy(name, def->name, sizeof def->name);
+    name[sizeof def->name] = '\0';
+    nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, def->number);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", name[0] ? name : "-");
+    if (def->rank >= 0 && def->nranks >= 0)
+      nt_table_cell(table, NT_STYLE_PLAIN, "%" PRId32 " of %" PRId32, def->rank, def->nranks);
+    else
+      nt_table_cell(table, NT_STYLE_PLAIN, "?");
+    if (def->device >= 0)
+      nt_table_cell(table, NT_STYLE_PLAIN, "%" PRId32, def->device);
+    else
+      nt_table_cell(table, NT_STYLE_PLAIN, "-");
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", nt_comm_origin_text(def->origin));
+    nt_table_cell(table, comm->state == NT_COMM_ABORTED ? NT_STYLE_BAD : NT_STYLE_PLAIN, "%s",
+                  nt_comm_state_text(comm->state));
+    if (def->parent_number != 0)
+      nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, def->parent_number);
+    else
+      nt_table_cell(table, NT_STYLE_PLAIN, "-");
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, comm->collectives);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, comm->sends);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, comm->recvs);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s",
+                  comm->created_ns ? nt_time_short(created, comm->created_ns) : "-");
+    nt_table_cell(table, NT_STYLE_DIM, "%s", nt_comm_id_text(id, def->id));
+  }
+  if (nt_table_rows(table) > 0)
+    nt_table_print(table, out, color);
+  else
+    fputs("none\n", out);
+  nt_table_free(table);
+}
+
+static void show_peers(const struct nt_trace *trace, FILE *out, bool color) {
+  if (nt_trace_peer_count(trace) > 0)
+    title(out, color, "peers that vanished");
+  for (size_t i = 0; i < nt_trace_peer_count(trace); i++) {
+    const struct nt_peer_note *peer = nt_trace_peer_at(trace, i);
+    char noticed[NT_TIME_TEXT], beat[NT_TIME_TEXT];
+    fprintf(out, "rank %" PRId32 " (pid %" PRIu32 "): noticed %s, last sign of life %s\n",
+            peer->world_rank, peer->pid, nt_time_text(noticed, (int64_t)peer->vanished_ns),
+            nt_time_text(beat, (int64_t)peer->last_beat_ns));
+  }
+}
+
+void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
+  const char *key, *value;
+  const struct nt_process_info *info = nt_trace_process(trace);
+  show_process(info, out);
+  show_counts(info, out);
+  title(out, color, "communicators");
+  show_comms(trace, out, color);
+  show_peers(trace, out, color);
+  title(out, color, "evidence");
+  for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {
+    nt_text_escape_print(out, key);
+    fputs(" = ", out);
+    nt_text_escape_print(out, value);
+    fputc('\n', out);
+  }
+  if (nt_trace_warning_count(trace) > 0)
+    title(out, color, "warnings");
+  for (size_t i = 0; i < nt_trace_warning_count(trace); i++) {
+    nt_text_escape_print(out, nt_trace_warning_at(trace, i));
+    fputc('\n', out);
+  }
+}
+
+static json_t *comm_json(const struct nt_trace_comm *comm) {
+  const struct nt_comm_def *def = &comm->def;
+  char name[sizeof def->name + 1], id[33], parent[33];
+  memcpy(name, def->name, sizeof def->name);
+  name[sizeof def->name] = '\0';
+  return json_pack("{s:I, s:o, s:s, s:i, s:i, s:i, s:s, s:s, s:I, s:s, s:i, s:i, s:I, s:I, s:I, "
+                   "s:I, s:I, s:o}",
+                   "number", (json_int_t)def->number, "name", nt_json_text(name[0] ? name : NULL),
+                   "id", nt_comm_id_text(id, def->id), "rank", def->rank, "size", def->nranks,
+                   "device", def->device, "origin", nt_comm_origin_text(def->origin), "state",
+                   nt_comm_state_text(comm->state), "parent", (json_int_t)def->parent_number,
+                   "parent_id", nt_comm_id_text(parent, def->parent_id), "color", def->color, "key",
+                   def->key, "collectives", (json_int_t)comm->collectives, "all_peer",
+                   (json_int_t)comm->all_peer, "sends", (json_int_t)comm->sends, "recvs",
+                   (json_int_t)comm->recvs, "async_error", (json_int_t)comm->async_error, "created",
+                   nt_json_time(comm->created_ns));
+}
+
+static json_t *process_json(const struct nt_process_info *info) {
+  return json_pack(
+      "{s:I, s:i, s:i, s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, "
+      "s:o, s:o}",
+      "pid", (json_int_t)info->pid, "rank", info->world_rank, "world_size", info->world_size,
+      "local_rank", info->local_rank, "restart", (json_int_t)info->restart, "host",
+      nt_json_text(info->host), "run", nt_json_text(info->run_id), "state",
+      nt_process_state_text(info->state), "exit_code",
+      info->state == NT_PROCESS_EXITED ? json_integer(info->exit_code) : json_null(), "started",
+      nt_json_time(info->started_ns), "last_sign_of_life", nt_json_time(info->last_beat_ns), "left",
+      nt_json_time(info->exit_ns), "live", info->live, "file", nt_json_text(info->file_path),
+      "calls", nt_json_count(info->calls), "lost", nt_json_count(info->lost), "overwritten",
+      nt_json_count(info->overwritten), "abandoned", nt_json_count(info->abandoned), "comms_lost",
+      nt_json_count(info->comms_lost), "write_errors", nt_json_count(info->write_errors));
+}
+
+json_t *nt_show_header_json(struct nt_trace *trace) {
+  const char *key, *value;
+  json_t *evidence = json_object(), *comms = json_array(), *warnings = json_array();
+  for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {
+    json_t *name = nt_json_text(key); /* a key that is not UTF-8 would be refused */
+    if (name != NULL)
+      json_object_set_new(evidence, json_string_value(name), nt_json_text(value));
+    json_decref(name);
+  }
+  for (size_t i = 0; i < nt_trace_comm_count(trace); i++)
+    json_array_append_new(comms, comm_json(nt_trace_comm_at(trace, i)));
+  for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
+    json_array_append_new(warnings, nt_json_text(nt_trace_warning_at(trace, i)));
+  return json_pack("{s:o, s:o, s:o, s:o}", "process", process_json(nt_trace_process(trace)),
+                   "communicators", comms, "evidence", evidence, "warnings", warnings);
+}
