@@ -21,7 +21,7 @@ struct nt_gpu {
 /* Fills the communicator's device and remembers the GPU for the evidence header. */
 void nt_gpu_note(struct nt_comm *comm);
 
-/* The i-th GPU noted, NULL past the end. `driver` gets cuDriverGetVersion's number, 0 if unknown. */
+/* The i-th GPU noted, NULL past the end; cuDriverGetVersion's number then, 0 if unknown. Any thread. */
 const struct nt_gpu *nt_gpu_at(unsigned i);
 int nt_gpu_driver_version(void);
 

@@ -480,7 +480,8 @@ static const char *decode_columns(struct nt_codec *codec, struct nt_cursor *curs
   codec->template_count = templates;
   for (uint32_t i = 0; i < templates; i++)
     decode_template(&columns, templates, i, &codec->templates[i]);
-  memset(codec->values, 0, (size_t)calls * NT_COLUMN_RECORD_LIMIT * sizeof *codec->values);
+  if (calls)
+    memset(codec->values, 0, (size_t)calls * NT_COLUMN_RECORD_LIMIT * sizeof *codec->values);
   for (unsigned column = 1; column < NT_COLUMN_RECORD_LIMIT; column++)
     if (columns.planes[column])
       for (uint32_t i = 0; i < calls; i++)

@@ -255,14 +255,11 @@ static void place(struct plan *plan, const struct piece *piece, uint32_t index,
     before += rank_of(other->mine, index);
   }
   const struct nt_trace *trace = plan->trace;
-  const struct nt_facts *facts = &trace->facts;
-  const uint32_t kind = trace->identity.clock_kind;
   const uint64_t end = record->enter + nt_duration_decode(record->duration);
   const bool open = record->result == NT_RESULT_OPEN;
   trace->calls[before] = (struct nt_call){
-      .enter_ns = nt_clock_realtime(kind, &facts->clock_first, &facts->clock_last, record->enter),
-      .exit_ns =
-          open ? 0 : nt_clock_realtime(kind, &facts->clock_first, &facts->clock_last, end),
+      .enter_ns = nt_read_time(trace, record->enter),
+      .exit_ns = open ? 0 : nt_read_time(trace, end),
       .order = (piece->serial << 8 | index) + 1,
       .count = record->count,
       .send = record->send,

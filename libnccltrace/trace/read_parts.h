@@ -56,6 +56,9 @@ void nt_warn(struct nt_trace *trace, const char *format, ...) __attribute__((for
 /* An nt_damage that warns. */
 struct nt_damage nt_warn_of_damage(struct nt_trace *trace);
 
+/* CLOCK_REALTIME nanoseconds; what a damaged clock makes impossible becomes the start of tracing. */
+int64_t nt_read_time(const struct nt_trace *trace, uint64_t ticks);
+
 /* ---- read_file.c */
 /* Reads and checks the superblock at `path` into trace->identity and the file's place. */
 int nt_read_super(struct nt_trace *trace, const char *path, struct nt_error *err);

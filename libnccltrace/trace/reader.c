@@ -50,6 +50,18 @@ struct nt_damage nt_warn_of_damage(struct nt_trace *trace) {
   return (struct nt_damage){tell_damage, trace};
 }
 
+int64_t nt_read_time(const struct nt_trace *trace, uint64_t ticks) {
+  const struct nt_clock_sync *first = &trace->facts.clock_first, *last = &trace->facts.clock_last;
+  const double limit = 4e18; /* nanoseconds: 126 years, and two of them fit in 63 bits */
+  double rate = 1;
+  if (trace->identity.clock_kind == NT_CLOCK_TSC && last->ticks > first->ticks)
+    rate = (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
+  const double since = (double)(int64_t)(ticks - last->ticks) * rate;
+  if (last->realtime_ns > (uint64_t)limit || since > limit || since < -limit)
+    return first->realtime_ns > (uint64_t)limit ? 0 : (int64_t)first->realtime_ns;
+  return nt_clock_realtime(trace->identity.clock_kind, first, last, ticks);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 static bool is_area(const char *path) {
@@ -90,7 +102,6 @@ static int by_number(const void *a, const void *b) {
 
 static int make_comms(struct nt_trace *trace) {
   const struct nt_facts *facts = &trace->facts;
-  const uint32_t kind = trace->identity.clock_kind;
   trace->comms = calloc(facts->comm_count + 1, sizeof *trace->comms);
   if (!trace->comms)
     return -NT_ERR_MEMORY;
@@ -107,10 +118,8 @@ static int make_comms(struct nt_trace *trace) {
         .recvs = from->live.recvs,
         .async_error = from->live.async_error,
         .sum = from->live.sum,
-        .created_ns =
-            nt_clock_realtime(kind, &facts->clock_first, &facts->clock_last, from->def.enter),
-        .last_enter_ns =
-            last ? nt_clock_realtime(kind, &facts->clock_first, &facts->clock_last, last) : 0,
+        .created_ns = nt_read_time(trace, from->def.enter),
+        .last_enter_ns = last ? nt_read_time(trace, last) : 0,
     };
     memcpy(trace->comms[i].sums, (const void *)from->live.sums, sizeof trace->comms[i].sums);
   }

@@ -19,6 +19,8 @@
 static int find_epoch(struct nt_segment *segment) {
   for (uint64_t at = 0; at + NT_FRAME_HEADER <= segment->length; at += NT_FRAME_ALIGN) {
     struct nt_frame frame;
+    if (at && nt_get_u32(segment->bytes + at) != NT_FRAME_MAGIC)
+      continue;
     const int rc = nt_frame_parse(segment->bytes + at, segment->length - at, &frame);
     if ((rc == 0 || rc == -NT_ERR_TRUNCATED) && frame.epoch) {
       segment->epoch = frame.epoch;
@@ -79,6 +81,8 @@ static void tell(const struct nt_damage *damage, const struct nt_segment *segmen
 static uint64_t resynchronise(const struct nt_segment *segment, uint64_t at) {
   for (; at + NT_FRAME_HEADER <= segment->length; at += NT_FRAME_ALIGN) {
     struct nt_frame frame;
+    if (nt_get_u32(segment->bytes + at) != NT_FRAME_MAGIC)
+      continue;
     const int rc = nt_frame_parse(segment->bytes + at, segment->length - at, &frame);
     if ((rc == 0 || rc == -NT_ERR_TRUNCATED) && frame.epoch == segment->epoch)
       return at;

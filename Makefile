@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One non-recursive Makefile: every .c file in a directory below is picked up by itself, header
+# dependencies are generated, and `make -j` is safe. `make help` lists targets and variables.
+#
+#   $(BUILD)/libnt.a           libnccltrace/{nccl,trace}, compiled once, for library and tools
+#   $(BUILD)/libnccltrace.so   libnccltrace/preload + libnt.a + static zstd; needs libc alone
+#   $(BUILD)/tracediff, $(BUILD)/nccltrace   the tools, with static zstd and jansson
+
+VERSION = 0.1.0
+
+SAN   =
+DEBUG =
+V     =
+# Builds with other flags live in directories of their own, so that they never mix.
+BUILD = build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
+
+PREFIX  = /usr/local
+DESTDIR =
+BINDIR  = $(PREFIX)/bin
+LIBDIR  = $(PREFIX)/lib
+MANDIR  = $(PREFIX)/share/man/man1
+DOCDIR  = $(PREFIX)/share/doc/libnccltrace
+
+FUZZ_SECONDS = 30
+# Goals that build before they run use all processors, unless make was already told how many.
+PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+CFLAGS ?= $(if $(DEBUG),-O0 -g3,-O2 -g)
+WERROR ?= $(filter true 1,$(CI))
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+export BUILD SAN CC
+
+Q   := $(if $(V),,@)
+say  = @printf '  %-7s %s\n' $(1) $(2)
+
+# ---- flags -------------------------------------------------------------------------------------
+
+NT_WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wundef -Wvla \
+          $(if $(WERROR),-Werror)
+NT_CPPFLAGS = -D_GNU_SOURCE -DNT_VERSION='"$(VERSION)"' $(if $(DEBUG)$(SAN),-DNT_DEBUG=1,-DNDEBUG) \
+              -Ilibnccltrace -Itools $(CPPFLAGS)
+NT_CFLAGS   = -std=gnu11 -pthread $(NT_WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) \
+              $(CFLAGS)
+NT_LDFLAGS  = -pthread $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+
+# libnt.a and the preload objects go into a shared object. Initial-exec: thread-local variables are
+# reached without a call into the loader, and ld-linux stays out of DT_NEEDED.
+PIC_CFLAGS = -fPIC -fvisibility=hidden -ftls-model=initial-exec
+
+# -z defs: an undefined symbol in a preloaded library would kill every process it is loaded into.
+# -z now:  nothing is bound lazily inside a wrapper or a signal handler.
+# -z nodelete: its threads and its wrappers outlive any dlclose.
+SO_LDFLAGS = -shared -static-libgcc -Wl,-soname,libnccltrace.so -Wl,-z,defs -Wl,-z,now -Wl,-z,relro \
+             -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL \
+             -Wl,--version-script=$(BUILD)/nccltrace.map
+
+ZSTD    = -l:libzstd.a
+JANSSON = -l:libjansson.a
+
+# ---- sources -----------------------------------------------------------------------------------
+
+obj = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(wildcard $(1))))
+
+NT_OBJS        := $(call obj,libnccltrace/nccl/*.c libnccltrace/trace/*.c)
+PRELOAD_OBJS   := $(call obj,libnccltrace/preload/*.c libnccltrace/preload/*.S)
+ANALYSIS_OBJS  := $(call obj,tools/analysis/*.c)
+CLI_OBJS       := $(call obj,tools/cli/*.c)
+TRACEDIFF_OBJS := $(call obj,tools/tracediff/*.c)
+NCCLTRACE_OBJS := $(call obj,tools/nccltrace/*.c)
+TOOL_OBJS      := $(ANALYSIS_OBJS) $(CLI_OBJS) $(TRACEDIFF_OBJS) $(NCCLTRACE_OBJS)
+
+UNIT_SRCS  := $(wildcard tests/unit/*.c)
+UNIT_HELP  := $(call obj,$(filter-out tests/unit/test_%,$(UNIT_SRCS)))
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter tests/unit/test_%,$(UNIT_SRCS)))
+BENCHES    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+FUZZ_NAMES := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS    := $(FUZZ_NAMES:%=$(BUILD)/fuzz/replay_%)
+TEST_OBJS  := $(call obj,tests/unit/*.c tests/bench/*.c tests/fuzz/*.c)
+
+TOOL_LIBS = $(BUILD)/libanalysis.a $(BUILD)/libcli.a $(BUILD)/libnt.a
+PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
+            $(if $(TRACEDIFF_OBJS),$(BUILD)/tracediff) $(if $(NCCLTRACE_OBJS),$(BUILD)/nccltrace)
+
+# ---- targets people type -----------------------------------------------------------------------
+
+.PHONY: all sim scenario check check-build check-fast check-sim check-unit check-cli check-runner \
+        check-scenarios check-fuzz check-api lint bench fuzz demo install dist clean help FORCE
+
+all: $(PRODUCTS)
+
+# tests/sim/sim.mk and tests/scenario/shim.mk add the prerequisites of these two.
+sim scenario:
+-include tests/sim/sim.mk tests/scenario/shim.mk
+
+check:
+	@tests/setup build check lint
+	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) check-build
+	@tests/run-check sim unit cli runner scenarios fuzz api lint
+
+check-fast: check-build
+	@tests/run-check sim unit cli runner fuzz api lint
+
+check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS)
+
+check-sim: sim
+check-unit: $(UNIT_TESTS)
+check-cli check-runner check-scenarios: all sim scenario
+check-fuzz: $(REPLAYS)
+lint: all
+check-sim check-unit check-cli check-runner check-scenarios check-fuzz check-api:
+	@tests/run-check $(@:check-%=%)
+lint:
+	@tests/run-check lint
+
+bench: all $(BENCHES)
+	@export NCCLTRACE_LIBRARY=$(abspath $(BUILD)/libnccltrace.so); status=0; \
+	for b in $(BENCHES); do $$b || status=1; done; exit $$status
+
+demo:
+	@tests/setup build
+	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) all sim
+	@examples/demo/run
+
+install: all
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(MANDIR) $(DESTDIR)$(DOCDIR)
+	install -m 755 $(BUILD)/tracediff $(BUILD)/nccltrace $(DESTDIR)$(BINDIR)
+	install -m 755 $(BUILD)/libnccltrace.so $(DESTDIR)$(LIBDIR)
+	$(if $(wildcard docs/man/*.1),install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR))
+	install -m 644 $(wildcard README.md CHANGELOG.md LICENSE docs/*.md) $(DESTDIR)$(DOCDIR)
+
+DIST = libnccltrace-$(VERSION)
+dist: all
+	$(call say,DIST,$(BUILD)/$(DIST).tar.gz)
+	$(Q)git archive --prefix=$(DIST)/ -o $(BUILD)/$(DIST).tar HEAD
+	$(Q)tar -rf $(BUILD)/$(DIST).tar --owner=0 --group=0 --transform='s,^,$(DIST)/bin/,' \
+	  -C $(BUILD) libnccltrace.so tracediff nccltrace
+	$(Q)gzip -nf $(BUILD)/$(DIST).tar
+
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@cat mk/help.txt
+
+# ---- products ----------------------------------------------------------------------------------
+
+$(NT_OBJS) $(PRELOAD_OBJS): OBJ_CFLAGS = $(PIC_CFLAGS)
+$(filter $(BUILD)/obj/libnccltrace/trace/%,$(NT_OBJS)): OBJ_CFLAGS = $(PIC_CFLAGS) -Wconversion
+# Tests keep their assertions in every build.
+$(TEST_OBJS): OBJ_CFLAGS = -UNDEBUG
+
+COMPILE = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) $(OBJ_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/.flags | $(BUILD)/.probed
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(COMPILE)
+
+$(BUILD)/obj/%.o: %.S $(BUILD)/.flags | $(BUILD)/.probed
+	@mkdir -p $(@D)
+	$(call say,AS,$<)
+	$(Q)$(COMPILE)
+
+$(BUILD)/libnt.a: $(NT_OBJS)
+$(BUILD)/libpreload.a: $(PRELOAD_OBJS)
+$(BUILD)/libanalysis.a: $(ANALYSIS_OBJS)
+$(BUILD)/libcli.a: $(CLI_OBJS)
+$(BUILD)/libnt.a $(BUILD)/libpreload.a $(BUILD)/libanalysis.a $(BUILD)/libcli.a:
+	@mkdir -p $(@D)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# The export list is one C preprocessor pass over the API table.
+$(BUILD)/nccltrace.map: libnccltrace/nccltrace.map libnccltrace/nccl/nccl_api.def
+	@mkdir -p $(@D)
+	$(call say,MAP,$@)
+	$(Q)$(CC) -E -P -x c -Ilibnccltrace $< -o $@
+
+$(BUILD)/libnccltrace.so: $(PRELOAD_OBJS) $(BUILD)/libnt.a $(BUILD)/nccltrace.map
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_LDFLAGS) $(SO_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(ZSTD) -ldl -lrt
+
+LINK_TOOL = $(CC) $(NT_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) \
+            -Wl,--end-group $(ZSTD) $(JANSSON) -Wl,--as-needed -lm -ldl -lrt
+
+$(BUILD)/tracediff: $(TRACEDIFF_OBJS) $(TOOL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL)
+
+$(BUILD)/nccltrace: $(NCCLTRACE_OBJS) $(TOOL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL)
+
+# ---- tests, benchmarks, fuzzing ----------------------------------------------------------------
+
+# test_preload_*.c and bench_preload_*.c may call the functions of the preload library as well.
+$(filter $(BUILD)/unit/test_preload_% $(BUILD)/bench/bench_preload_%,$(UNIT_TESTS) $(BENCHES)): \
+  $(BUILD)/libpreload.a
+$(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(TOOL_LIBS) | $(BUILD)/.probed-check
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL) -lcmocka
+
+# Benchmarks that call NCCL get one whose calls do nothing.
+NULL_NCCL = $(BUILD)/bench/null/libnccl.so.2
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL) $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'
+
+$(BUILD)/obj/tests/bench/null_nccl.o: OBJ_CFLAGS = $(PIC_CFLAGS)
+$(NULL_NCCL): $(BUILD)/obj/tests/bench/null_nccl.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $<
+
+$(BUILD)/fuzz/replay_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/tests/fuzz/replay.o $(TOOL_LIBS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL)
+
+# The fuzzers proper need clang: one more compilation of the readers, with coverage and sanitizers.
+FUZZ_CC    = clang
+FUZZ_FLAGS = -std=gnu11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+FUZZ_SRCS  = $(wildcard libnccltrace/nccl/*.c libnccltrace/trace/*.c tools/analysis/*.c tools/cli/*.c)
+
+FUZZ_HDRS  = $(wildcard libnccltrace/*/*.h libnccltrace/*/*.def tools/*/*.h)
+
+$(BUILD)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_SRCS) $(FUZZ_HDRS) $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,FUZZCC,$@)
+	$(Q)$(FUZZ_CC) -D_GNU_SOURCE -DNT_VERSION='"$(VERSION)"' -Ilibnccltrace -Itools $(FUZZ_FLAGS) \
+	  -pthread -o $@ $(filter %.c,$^) $(ZSTD) $(JANSSON) -lm
+
+fuzz:
+	@command -v $(FUZZ_CC) >/dev/null || \
+	  { echo 'make fuzz: no clang; install the package clang' >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(FUZZ_NAMES:%=$(BUILD)/fuzz/%)
+	@tests/fuzz/run $(FUZZ_SECONDS) $(FUZZ_NAMES)
+
+# ---- what a build rests on ---------------------------------------------------------------------
+
+# Rewritten only when compiler or flags change, and then everything is compiled again.
+export NT_FLAGS_NOW = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) $(PIC_CFLAGS) $(NT_LDFLAGS) $(SO_LDFLAGS)
+$(BUILD)/.flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$NT_FLAGS_NOW" | cmp -s - $@ || printf '%s\n' "$$NT_FLAGS_NOW" >$@
+
+# Checked and printed once per build directory: what is there, or which package is missing.
+$(BUILD)/.probed $(BUILD)/.probed-check: $(BUILD)/.probed%: mk/probe
+	@mkdir -p $(@D)
+	@mk/probe $(if $*,$(*:-%=%),build) && touch $@
+FORCE:
+
+-include $(NT_OBJS:.o=.d) $(PRELOAD_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(TEST_OBJS:.o=.d)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+
+static struct nt_cuda_driver table;
+static const struct nt_cuda_driver *known;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Entry points by name, the present one before its predecessor. */
+static const struct {
+  size_t at;
+  const char *name, *older;
+} entries[] = {
+    {offsetof(struct nt_cuda_driver, ctx_get_device), "cuCtxGetDevice", NULL},
+    {offsetof(struct nt_cuda_driver, ctx_get_current), "cuCtxGetCurrent", NULL},
+    {offsetof(struct nt_cuda_driver, ctx_set_current), "cuCtxSetCurrent", NULL},
+    {offsetof(struct nt_cuda_driver, event_create), "cuEventCreate", NULL},
+    {offsetof(struct nt_cuda_driver, event_record), "cuEventRecord", NULL},
+    {offsetof(struct nt_cuda_driver, event_query), "cuEventQuery", NULL},
+    {offsetof(struct nt_cuda_driver, event_elapsed), "cuEventElapsedTime_v2", "cuEventElapsedTime"},
+    {offsetof(struct nt_cuda_driver, stream_is_capturing), "cuStreamIsCapturing", NULL},
+    {offsetof(struct nt_cuda_driver, exchange_capture_mode), "cuThreadExchangeStreamCaptureMode",
+     NULL},
+    {offsetof(struct nt_cuda_driver, device_get_uuid), "cuDeviceGetUuid_v2", "cuDeviceGetUuid"},
+    {offsetof(struct nt_cuda_driver, device_get_pci), "cuDeviceGetPCIBusId", NULL},
+    {offsetof(struct nt_cuda_driver, device_get_name), "cuDeviceGetName", NULL},
+    {offsetof(struct nt_cuda_driver, driver_get_version), "cuDriverGetVersion", NULL},
+};
+
+static void find_entries(void *driver) {
+  for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
+    void *found = dlsym(driver, entries[i].name);
+    if (!found && entries[i].older)
+      found = dlsym(driver, entries[i].older);
+    *(void **)(void *)((char *)&table + entries[i].at) = found;
+  }
+}
+
+const struct nt_cuda_driver *nt_cuda_driver_known(void) {
+  return __atomic_load_n(&known, __ATOMIC_ACQUIRE);
+}
+
+const struct nt_cuda_driver *nt_cuda_driver(void) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  if (driver)
+    return driver;
+  pthread_mutex_lock(&lock);
+  void *handle = known ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (handle) {
+    find_entries(handle);
+    if (table.ctx_get_device)
+      __atomic_store_n(&known, &table, __ATOMIC_RELEASE);
+  }
+  (void)dlerror(); /* what our look-ups left is not the application's */
+  driver = known;
+  pthread_mutex_unlock(&lock);
+  return driver;
+}
+
+bool nt_cuda_driver_has_events(const struct nt_cuda_driver *driver) {
+  return driver && driver->ctx_get_current && driver->ctx_set_current && driver->event_create &&
+         driver->event_record && driver->event_query && driver->stream_is_capturing &&
+         driver->exchange_capture_mode;
+}

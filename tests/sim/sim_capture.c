@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Capture turns calls on a stream into nodes of a graph; launching the graph makes each node append
+ * its work to a stream, in the order of capture. Branches of a graph therefore run one after the
+ * other, which is one of the orders that CUDA allows.
+ *
+ * What must not be called meanwhile is refused as in CUDA, and costs the capture: waiting for or
+ * asking about a capturing stream, and, unless a thread's capture mode allows it, the calls that
+ * CUDA calls potentially unsafe. Tools that poll depend on just these rules. One lock for all.
+ */
+#include "sim_capture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct CUgraph_st {
+  atomic_int refs;
+  uint64_t id;
+  struct sim_node *nodes;
+  size_t count, room;
+};
+
+struct CUgraphExec_st {
+  struct CUgraph_st *graph;
+};
+
+struct capture {
+  struct capture *next;
+  struct CUgraph_st *graph;
+  struct sim_stream *streams[32]; /* the first began it; all referenced */
+  size_t stream_count;
+  CUstreamCaptureMode mode;
+  pthread_t thread;
+  bool broken;
+};
+
+static pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct capture *captures;
+static _Atomic unsigned int active; /* so that nobody else pays for captures */
+static uint64_t last_capture;
+static _Thread_local CUstreamCaptureMode thread_mode;
+
+/* Called with the lock held. */
+static struct capture *capture_of(const struct sim_stream *s) {
+  for (struct capture *c = captures; c; c = c->next) {
+    for (size_t i = 0; i < c->stream_count; i++) {
+      if (c->streams[i] == s)
+        return c;
+    }
+  }
+  return NULL;
+}
+
+static void graph_unref(struct CUgraph_st *g) {
+  if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  for (size_t i = 0; i < g->count; i++) {
+    if (g->nodes[i].drop)
+      g->nodes[i].drop(g->nodes[i].arg);
+  }
+  free(g->nodes);
+  free(g);
+}
+
+bool sim_capture_is_active(struct sim_stream *s) {
+  return sim_capture_id(s) != 0;
+}
+
+uint64_t sim_capture_id(struct sim_stream *s) {
+  if (!atomic_load_explicit(&active, memory_order_acquire))
+    return 0;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *c = capture_of(s);
+  uint64_t id = c ? c->graph->id : 0;
+  pthread_mutex_unlock(&capture_lock);
+  return id;
+}
+
+bool sim_capture_add(struct sim_stream *s, struct sim_node node) {
+  if (!atomic_load_explicit(&active, memory_order_acquire))
+    return false;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *c = capture_of(s);
+  if (c) {
+    struct CUgraph_st *g = c->graph;
+    if (g->count == g->room) {
+      g->room = g->room ? 2 * g->room : 16;
+      g->nodes = realloc(g->nodes, g->room * sizeof(*g->nodes));
+      if (!g->nodes)
+        abort();
+    }
+    g->nodes[g->count++] = node;
+  }
+  pthread_mutex_unlock(&capture_lock);
+  return c != NULL;
+}
+
+CUresult sim_capture_join(struct sim_stream *s, uint64_t id) {
+  CUresult result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *mine = capture_of(s), *c = captures;
+  while (c && c->graph->id != id)
+    c = c->next;
+  if (c && mine == c) {
+    result = CUDA_SUCCESS;
+  } else if (c && !mine && c->stream_count < 32) {
+    sim_stream_ref(s);
+    c->streams[c->stream_count++] = s;
+    result = CUDA_SUCCESS;
+  }
+  pthread_mutex_unlock(&capture_lock);
+  return result;
+}
+
+CUresult sim_capture_break(struct sim_stream *s, CUresult error) {
+  if (!atomic_load_explicit(&active, memory_order_acquire))
+    return CUDA_SUCCESS;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *c = capture_of(s);
+  if (c)
+    c->broken = true;
+  pthread_mutex_unlock(&capture_lock);
+  return c ? error : CUDA_SUCCESS;
+}
+
+CUresult sim_capture_unsafe_call(void) {
+  CUresult result = CUDA_SUCCESS;
+  if (!atomic_load_explicit(&active, memory_order_acquire) ||
+      thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_SUCCESS;
+  pthread_mutex_lock(&capture_lock);
+  for (struct capture *c = captures; c; c = c->next) {
+    bool own = pthread_equal(c->thread, pthread_self());
+    bool global =
+        c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && (own || global)) {
+      c->broken = true;
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  }
+  pthread_mutex_unlock(&capture_lock);
+  return result;
+}
+
+CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode) {
+  if (!mode || *mode < 0 || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUstreamCaptureMode before = thread_mode;
+  thread_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode) {
+  struct sim_stream *s = sim_stream_find(stream);
+  if (!s)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if ((uintptr_t)stream <= 2 || sim_capture_is_active(s))
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  struct capture *c = calloc(1, sizeof(*c));
+  struct CUgraph_st *g = calloc(1, sizeof(*g));
+  if (!c || !g) {
+    free(c);
+    free(g);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  atomic_init(&g->refs, 1);
+  c->graph = g;
+  c->mode = mode;
+  c->thread = pthread_self();
+  c->streams[c->stream_count++] = s;
+  sim_stream_ref(s);
+  pthread_mutex_lock(&capture_lock);
+  g->id = ++last_capture;
+  c->next = captures;
+  captures = c;
+  atomic_fetch_add_explicit(&active, 1, memory_order_release);
+  pthread_mutex_unlock(&capture_lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_end(CUstream stream, CUgraph *graph) {
+  struct sim_stream *s = sim_stream_find(stream);
+  if (!s || !graph)
+    return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *c = capture_of(s);
+  if (!c || c->streams[0] != s) {
+    pthread_mutex_unlock(&capture_lock);
+    return c ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED : CUDA_ERROR_ILLEGAL_STATE;
+  }
+  struct capture **at = &captures;
+  while (*at != c)
+    at = &(*at)->next;
+  *at = c->next;
+  atomic_fetch_sub_explicit(&active, 1, memory_order_relaxed);
+  pthread_mutex_unlock(&capture_lock);
+  for (size_t i = 0; i < c->stream_count; i++)
+    sim_stream_unref(c->streams[i]);
+  CUresult result = c->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  *graph = c->broken ? NULL : c->graph;
+  if (c->broken)
+    graph_unref(c->graph);
+  free(c);
+  return result;
+}
+
+CUresult sim_capture_info(CUstream stream, CUstreamCaptureStatus *status, uint64_t *id,
+                          CUgraph *graph) {
+  struct sim_stream *s = sim_stream_find(stream);
+  if (!s || !status)
+    return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&capture_lock);
+  struct capture *c = capture_of(s);
+  *status = !c          ? CU_STREAM_CAPTURE_STATUS_NONE
+            : c->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                        : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (c && id)
+    *id = c->graph->id;
+  if (c && graph)
+    *graph = c->graph;
+  pthread_mutex_unlock(&capture_lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_graph_instantiate(CUgraphExec *exec, CUgraph graph) {
+  if (!exec || !graph)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct CUgraphExec_st *e = malloc(sizeof(*e));
+  if (!e)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  atomic_fetch_add_explicit(&graph->refs, 1, memory_order_relaxed);
+  e->graph = graph;
+  *exec = e;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_graph_launch(CUgraphExec exec, CUstream stream) {
+  struct sim_stream *s = sim_stream_find(stream);
+  if (!s || !exec)
+    return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  if (sim_capture_is_active(s))
+    return sim_capture_break(s, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  for (size_t i = 0; i < exec->graph->count; i++)
+    exec->graph->nodes[i].launch(s, exec->graph->nodes[i].arg);
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_graph_destroy(CUgraph graph) {
+  if (!graph)
+    return CUDA_ERROR_INVALID_VALUE;
+  graph_unref(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_graph_destroy_exec(CUgraphExec exec) {
+  if (!exec)
+    return CUDA_ERROR_INVALID_VALUE;
+  graph_unref(exec->graph);
+  free(exec);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First difference, votes, edits. Linear in calls; the edit distance is taken for deviating members only. */
+#include "analysis/align.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/foretell.h"
+#include "analysis/sequence.h"
+#include "nccl/nccl_api.h"
+
+/* Members beyond this many that deviate get the edit of the last one aligned. */
+#define MAX_ALIGNED 256
+#define FORETOLD 16
+
+const char *nt_field_name(enum nt_field field) {
+  static const char *const names[NT_FIELD_LIMIT] = {
+      [NT_FIELD_CALL] = "call", [NT_FIELD_COUNT] = "count", [NT_FIELD_DTYPE] = "dtype",
+      [NT_FIELD_OP] = "op",     [NT_FIELD_ROOT] = "root",
+  };
+  return field < NT_FIELD_LIMIT ? names[field] : NULL;
+}
+
+static uint64_t sig_at(const struct nt_member *member, uint32_t position) {
+  if (position < member->first || position > member->called)
+    return 0;
+  return member->sig[position - member->first];
+}
+
+static void swap_calls(struct nt_member *member, uint32_t a, uint32_t b) {
+  uint32_t i = a - member->first, j = b - member->first;
+  uint64_t sig = member->sig[i];
+  uint32_t call = member->call[i];
+  member->sig[i] = member->sig[j];
+  member->call[i] = member->call[j];
+  member->sig[j] = sig;
+  member->call[j] = call;
+}
+
+/* Brings a member's calls of a group into the reference's order as far as both have them. */
+static bool reorder_group(const struct nt_job *job, const struct nt_member *reference,
+                          struct nt_member *member, uint32_t position) {
+  uint32_t a, b, c, d;
+  nt_member_group(job, reference, position, &a, &b);
+  nt_member_group(job, member, position, &c, &d);
+  uint32_t begin = a < c ? a : c, end = b > d ? b : d;
+  if (begin == end)
+    return false;
+  if (begin < member->first)
+    begin = member->first;
+  if (end > member->called)
+    end = member->called;
+  if (begin < position)
+    begin = position;
+  for (uint32_t p = begin; p <= end; p++) {
+    uint64_t wanted = sig_at(reference, p);
+    if (!wanted || sig_at(member, p) == wanted)
+      continue;
+    for (uint32_t q = p + 1; q <= end; q++)
+      if (sig_at(member, q) == wanted && sig_at(reference, q) != wanted) {
+        swap_calls(member, p, q);
+        break;
+      }
+  }
+  return true;
+}
+
+/* First position at which two members differ, 0 if none in what both have. */
+static uint32_t first_difference(const struct nt_job *job, const struct nt_member *reference,
+                                 struct nt_member *member) {
+  uint32_t low = reference->first > member->first ? reference->first : member->first;
+  uint32_t high = reference->called < member->called ? reference->called : member->called;
+  uint32_t settled = 0; /* groups up to here have been brought into order */
+  for (uint32_t p = low; p <= high && p; p++) {
+    uint64_t x = sig_at(reference, p), y = sig_at(member, p);
+    if (x == y || !x || !y)
+      continue;
+    if (p <= settled || !reorder_group(job, reference, member, p))
+      return p;
+    settled = p;
+    if (sig_at(member, p) != x)
+      return p;
+  }
+  return 0;
+}
+
+static uint32_t pick_reference(const struct nt_joint *joint) {
+  uint32_t best = 0;
+  for (uint32_t i = 1; i < joint->member_count; i++) {
+    const struct nt_member *a = &joint->members[i], *b = &joint->members[best];
+    if (a->called > b->called || (a->called == b->called && a->first < b->first))
+      best = i;
+  }
+  return best;
+}
+
+static int by_value(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* The most frequent of the values; *unique tells whether it is more frequent than any other. */
+static uint64_t most_frequent(uint64_t *values, uint32_t count, bool *unique, uint32_t *votes) {
+  uint64_t best = 0;
+  uint32_t best_count = 0;
+  qsort(values, count, sizeof *values, by_value);
+  for (uint32_t i = 0, n; i < count; i += n) {
+    for (n = 1; i + n < count && values[i + n] == values[i];)
+      n++;
+    *unique = n == best_count ? false : n > best_count ? true : *unique;
+    if (n > best_count) {
+      best_count = n;
+      best = values[i];
+    }
+  }
+  *votes = best_count;
+  return best;
+}
+
+static uint32_t tail(const struct nt_member *member, uint32_t position, uint64_t *out,
+                     uint32_t room) {
+  uint32_t count = 0;
+  for (uint32_t p = position; p <= member->called && count < room; p++)
+    out[count++] = sig_at(member, p);
+  return count;
+}
+
+static void align_member(const struct nt_job *job, const struct nt_joint *joint,
+                         const struct nt_divergence *divergence, struct nt_deviation *deviation) {
+  uint64_t a[NT_EDIT_WINDOW], b[NT_EDIT_WINDOW];
+  const struct nt_member *reference = &joint->members[divergence->reference];
+  const struct nt_member *other = &joint->members[deviation->member];
+  uint32_t n = tail(reference, divergence->position, a, NT_EDIT_WINDOW - FORETOLD);
+  uint32_t m = tail(other, divergence->position, b, NT_EDIT_WINDOW - FORETOLD);
+  deviation->edit = nt_edit_compare(a, n, b, m);
+  if (deviation->edit.how != NT_EDIT_CHANGED || n >= NT_EDIT_WINDOW - FORETOLD)
+    return;
+  uint32_t more = nt_foretell(job, reference, a + n, FORETOLD);
+  struct nt_edit edit = nt_edit_compare(a, n + more, b, m);
+  if (edit.how == NT_EDIT_SKIPPED && edit.matched > deviation->edit.matched) {
+    deviation->edit = edit;
+    deviation->foretold = true;
+  }
+}
+
+/* Of the members with this value, the one that got furthest. */
+static uint32_t furthest(const struct nt_joint *joint, uint32_t position, uint64_t value) {
+  uint32_t best = NT_NONE;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (sig_at(&joint->members[i], position) == value &&
+        (best == NT_NONE || joint->members[i].called > joint->members[best].called))
+      best = i;
+  return best;
+}
+
+static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
+                         struct nt_divergence *out) {
+  uint64_t *values = malloc(joint->member_count * sizeof *values);
+  if (!values)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint64_t value = sig_at(&joint->members[i], out->position);
+    if (value)
+      values[out->voters++] = value;
+  }
+  uint64_t value = most_frequent(values, out->voters, &out->decided, &out->agreeing);
+  free(values);
+  if (!out->decided) /* any of them may stand for the others; take the lowest rank's */
+    for (uint32_t i = 0; i < joint->member_count; i++)
+      if ((value = sig_at(&joint->members[i], out->position)))
+        break;
+  out->reference = furthest(joint, out->position, value);
+  out->deviations = calloc(out->voters, sizeof *out->deviations);
+  if (!out->deviations)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint64_t own = sig_at(&joint->members[i], out->position);
+    if (!own || own == value)
+      continue;
+    struct nt_deviation *deviation = &out->deviations[out->deviation_count++];
+    deviation->member = i;
+    if (out->deviation_count > MAX_ALIGNED) {
+      deviation->edit = deviation[-1].edit;
+      deviation->foretold = deviation[-1].foretold;
+    } else {
+      align_member(job, joint, out, deviation);
+    }
+  }
+  return 0;
+}
+
+/* Running sums at absolute multiples of powers of two tell whether two members agreed up to there,
+ * even where the calls are gone. Narrows a difference before `limit`; returns whether there is one. */
+static bool compare_sums(const struct nt_job *job, const struct nt_member *a,
+                         const struct nt_member *b, uint32_t limit, uint32_t *low, uint32_t *high) {
+  const struct nt_model_view *x = nt_member_view(job, a), *y = nt_member_view(job, b);
+  *low = 0;
+  *high = 0;
+  if (!x->sums || !y->sums)
+    return false;
+  for (int level = 0; level < NT_SUM_LEVELS; level++)
+    for (uint32_t k = 0; k < NT_SUM_KEPT; k++) {
+      uint32_t last_x = x->collectives >> level, last_y = y->collectives >> level;
+      if (last_x < k || last_y < k)
+        continue;
+      uint32_t at_x = last_x - k, at_y = last_y > at_x ? last_y - at_x : at_x - last_y;
+      if (!at_x || at_x > last_y || at_y >= NT_SUM_KEPT)
+        continue;
+      uint64_t position = (uint64_t)at_x << level;
+      if (position >= limit)
+        continue;
+      bool same = x->sums[level][at_x % NT_SUM_KEPT] == y->sums[level][at_x % NT_SUM_KEPT];
+      if (same && position > *low)
+        *low = (uint32_t)position;
+      if (!same && (!*high || position < *high))
+        *high = (uint32_t)position;
+    }
+  return *high > *low;
+}
+
+static void look_behind(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
+                        struct nt_divergence *out) {
+  const struct nt_member *base = &joint->members[reference];
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    uint32_t begin = base->first > member->first ? base->first : member->first, low, high;
+    if (i == reference || begin <= 1 || !compare_sums(job, base, member, begin, &low, &high))
+      continue;
+    if (!out->hidden_high || high < out->hidden_high) {
+      out->hidden_low = low;
+      out->hidden_high = high;
+      out->hidden_member = i;
+    }
+  }
+}
+
+int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *out) {
+  memset(out, 0, sizeof *out);
+  if (joint->member_count < 2)
+    return 0;
+  uint32_t reference = pick_reference(joint);
+  out->reference = reference;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    if (i == reference)
+      continue;
+    uint32_t p = first_difference(job, &joint->members[reference], &joint->members[i]);
+    if (p && (!out->position || p < out->position))
+      out->position = p;
+  }
+  look_behind(job, joint, reference, out);
+  if (out->hidden_high) {
+    out->reference = reference;
+    return 0;
+  }
+  return out->position ? collect_votes(job, joint, out) : 0;
+}
+
+void nt_divergence_free(struct nt_divergence *divergence) {
+  free(divergence->deviations);
+  memset(divergence, 0, sizeof *divergence);
+}
+
+static uint64_t field_value(const struct nt_model_call *call, enum nt_field field) {
+  bool bytes = nt_fn_moves_bytes(call->fn);
+  switch (field) {
+  case NT_FIELD_CALL:
+    return nt_fn_canonical(call->fn);
+  case NT_FIELD_COUNT:
+    return bytes ? nt_call_bytes(call) : call->count;
+  case NT_FIELD_DTYPE:
+    return bytes ? 0 : call->dtype;
+  case NT_FIELD_OP:
+    return bytes ? 0 : call->op;
+  case NT_FIELD_ROOT:
+    return nt_call_has_root(call) ? (uint32_t)call->peer : 0;
+  default:
+    return 0;
+  }
+}
+
+/* Members whose call at the position takes part: those that agree, and those with a changed call. */
+static uint32_t list_voters(const struct nt_joint *joint, const struct nt_divergence *divergence,
+                            uint32_t *out) {
+  uint32_t count = 0, next = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_deviation *deviation = NULL;
+    if (next < divergence->deviation_count && divergence->deviations[next].member == i)
+      deviation = &divergence->deviations[next++];
+    if (sig_at(&joint->members[i], divergence->position) &&
+        (!deviation || deviation->edit.how == NT_EDIT_CHANGED))
+      out[count++] = i;
+  }
+  return count;
+}
+
+int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
+                  const struct nt_divergence *divergence, enum nt_field after,
+                  struct nt_vote *vote) {
+  memset(vote, 0, sizeof *vote);
+  uint32_t *voters = malloc(joint->member_count * sizeof *voters);
+  uint64_t *values = malloc(joint->member_count * sizeof *values);
+  vote->minority = malloc(joint->member_count * sizeof *vote->minority);
+  int status = voters && values && vote->minority ? 0 : -NT_ERR_MEMORY;
+  uint32_t count = status ? 0 : list_voters(joint, divergence, voters), votes = 0;
+  for (enum nt_field field = after + 1; field < NT_FIELD_LIMIT && count; field++) {
+    for (uint32_t i = 0; i < count; i++)
+      values[i] = field_value(
+          nt_member_call(job, &joint->members[voters[i]], divergence->position), field);
+    uint64_t common = most_frequent(values, count, &vote->decided, &votes);
+    if (votes == count)
+      continue;
+    vote->field = field;
+    for (uint32_t i = 0; i < count; i++) {
+      const struct nt_model_call *call =
+          nt_member_call(job, &joint->members[voters[i]], divergence->position);
+      if (!vote->decided || field_value(call, field) != common)
+        vote->minority[vote->minority_count++] = voters[i];
+    }
+    break;
+  }
+  free(voters);
+  free(values);
+  return status;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Incomplete joints are gathered by unique id, then those that only together are whole by size. */
+#include "analysis/creation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/freeze.h"
+#include "nccl/nccl_api.h"
+
+static int by_place(const void *a, const void *b) {
+  const struct nt_creator *x = a, *y = b;
+  if (x->joint != y->joint)
+    return x->joint < y->joint ? -1 : 1;
+  if (x->comm_rank != y->comm_rank)
+    return x->comm_rank < y->comm_rank ? -1 : 1;
+  return x->world < y->world ? -1 : x->world > y->world;
+}
+
+/* One creator per member; false if the creation has completed or does not concern us. */
+static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_creation *creation,
+                         uint32_t room) {
+  const struct nt_joint *joint = &job->joints[index];
+  uint32_t before = creation->creator_count;
+  bool unfinished = false;
+  for (uint32_t i = 0; i < joint->member_count && creation->creator_count < room; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_rank *rank = nt_member_rank(job, member);
+    const struct nt_model_view *view = nt_member_view(job, member);
+    struct nt_creator creator = {.rank = member->rank,
+                                 .call = member->create_call,
+                                 .joint = index,
+                                 .comm_rank = member->comm_rank,
+                                 .nranks = view->nranks,
+                                 .world = rank->world,
+                                 .enter_ns = view->created_ns,
+                                 .refused = view->state == NT_COMM_FAILED};
+    if (creator.call != NT_NONE) {
+      const struct nt_model_call *call = &rank->calls[creator.call];
+      creator.enter_ns = call->enter_ns;
+      creator.open = nt_call_is_open(job, member->rank, creator.call) ||
+                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING);
+      creator.refused = !creator.open && (call->flags & NT_CALL_VOID);
+    }
+    if (creator.call == NT_NONE)
+      creator.open = view->state == NT_COMM_CREATING;
+    if (creator.enter_ns > job->cut_ns)
+      continue;
+    creation->creators[creation->creator_count++] = creator;
+    unfinished |= creator.open || creator.refused;
+    if (!creator.open && !creator.refused) { /* it returned: so everybody called */
+      creation->creator_count = before;
+      return false;
+    }
+  }
+  if (!unfinished)
+    creation->creator_count = before;
+  return unfinished;
+}
+
+static int add_creation(struct nt_creations *out, const struct nt_creation *creation) {
+  struct nt_creation *list = realloc(out->list, (out->count + 1) * sizeof *list);
+  if (!list)
+    return -NT_ERR_MEMORY;
+  out->list = list;
+  list[out->count++] = *creation;
+  return 0;
+}
+
+static bool same_use(const struct nt_job *job, uint32_t a, uint32_t b) {
+  return !memcmp(job->joints[a].uid_hash, job->joints[b].uid_hash, 16) &&
+         nt_member_view(job, &job->joints[a].members[0])->ordinal ==
+             nt_member_view(job, &job->joints[b].members[0])->ordinal;
+}
+
+static int gather(const struct nt_job *job, struct nt_creations *out) {
+  int status = 0;
+  bool *seen = calloc(job->joint_count + 1, sizeof *seen);
+  if (!seen)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < job->joint_count && !status; i++) {
+    if (seen[i] || job->joints[i].origin != NT_COMM_INIT)
+      continue;
+    uint32_t room = 0;
+    for (uint32_t j = i; j < job->joint_count; j++)
+      if (job->joints[j].origin == NT_COMM_INIT && same_use(job, i, j))
+        room += job->joints[j].member_count;
+    struct nt_creation creation = {.joint = i, .size = job->joints[i].size};
+    creation.creators = calloc(room, sizeof *creation.creators);
+    if (!creation.creators) {
+      status = -NT_ERR_MEMORY;
+      break;
+    }
+    for (uint32_t j = i; j < job->joint_count; j++)
+      if (job->joints[j].origin == NT_COMM_INIT && !seen[j] && same_use(job, i, j)) {
+        seen[j] = true;
+        gather_joint(job, j, &creation, room);
+      }
+    if (creation.creator_count)
+      status = add_creation(out, &creation);
+    if (!creation.creator_count || status)
+      free(creation.creators);
+  }
+  free(seen);
+  return status;
+}
+
+static bool has_rank_twice(const struct nt_creation *a, const struct nt_creation *b) {
+  for (uint32_t i = 0; i < a->creator_count; i++)
+    for (uint32_t j = 0; j < b->creator_count; j++)
+      if (a->creators[i].comm_rank == b->creators[j].comm_rank ||
+          a->creators[i].rank == b->creators[j].rank)
+        return true;
+  return false;
+}
+
+/* All incomplete creations of one size, if together they are exactly whole: one creation with
+ * different ids. */
+static int merge_ids(struct nt_creations *out, uint32_t first) {
+  struct nt_creation *base = &out->list[first];
+  uint32_t total = 0, parts = 0;
+  for (uint32_t i = 0; i < out->count; i++) {
+    if (out->list[i].size != base->size)
+      continue;
+    total += out->list[i].creator_count;
+    parts++;
+    for (uint32_t j = i + 1; j < out->count; j++)
+      if (out->list[j].size == base->size && has_rank_twice(&out->list[i], &out->list[j]))
+        return 0;
+  }
+  if (parts < 2 || (int64_t)total != base->size)
+    return 0;
+  struct nt_creator *all = realloc(base->creators, total * sizeof *all);
+  if (!all)
+    return -NT_ERR_MEMORY;
+  base->creators = all;
+  uint32_t kept = first + 1;
+  for (uint32_t i = first + 1; i < out->count; i++) {
+    struct nt_creation *part = &out->list[i];
+    if (part->size != base->size) {
+      out->list[kept++] = *part;
+      continue;
+    }
+    memcpy(all + base->creator_count, part->creators, part->creator_count * sizeof *all);
+    base->creator_count += part->creator_count;
+    free(part->creators);
+  }
+  out->count = kept;
+  base->problem = NT_CREATION_IDS;
+  return 0;
+}
+
+static int blame_creator(struct nt_creation *creation, const struct nt_creator *creator) {
+  return creator->world >= 0 ? nt_rank_set_add(&creation->blame, (uint32_t)creator->world) : 0;
+}
+
+/* Blames those that are not in the joint of most; nobody when two joints have equally many. */
+static int vote_joints(struct nt_creation *creation) {
+  uint32_t best = 0, best_joint = creation->creators[0].joint;
+  bool unique = true;
+  int status = 0;
+  for (uint32_t i = 0, n; i < creation->creator_count; i += n) {
+    for (n = 1; i + n < creation->creator_count &&
+                creation->creators[i + n].joint == creation->creators[i].joint;)
+      n++;
+    unique = n == best ? false : n > best ? true : unique;
+    if (n > best) {
+      best = n;
+      best_joint = creation->creators[i].joint;
+    }
+  }
+  creation->decided = unique;
+  creation->joint = best_joint;
+  for (uint32_t i = 0; i < creation->creator_count && unique && !status; i++)
+    if (creation->creators[i].joint != best_joint)
+      status = blame_creator(creation, &creation->creators[i]);
+  return status;
+}
+
+/* Of ranks that claim the same place, those are to blame that break the rule which all the others
+ * follow: world ranks ascend with communicator ranks. Both sides if that does not tell. */
+static int blame_duplicates(struct nt_creation *creation) {
+  int status = 0;
+  for (int pass = 0; pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++)
+    for (uint32_t i = 0; i < creation->creator_count && !status; i++) {
+      const struct nt_creator *self = &creation->creators[i];
+      bool doubled = false;
+      uint32_t below = 0;
+      for (uint32_t j = 0; j < creation->creator_count; j++) {
+        const struct nt_creator *other = &creation->creators[j];
+        doubled |= j != i && other->comm_rank == self->comm_rank;
+        below += other->world < self->world;
+      }
+      bool whole = (int64_t)creation->creator_count == creation->size;
+      if (doubled && (pass || (whole && (int64_t)below != self->comm_rank)))
+        status = blame_creator(creation, self);
+    }
+  creation->decided = true;
+  return status;
+}
+
+static int find_missing(const struct nt_job *job, struct nt_creation *creation) {
+  const struct nt_joint *joint = &job->joints[creation->joint];
+  struct nt_rank_set present = {0}, *missing = &creation->missing;
+  int status = 0;
+  for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+    if (creation->creators[i].world >= 0)
+      status = nt_rank_set_add(&present, (uint32_t)creation->creators[i].world);
+  if (!status && creation->size == job->model->expected) {
+    for (int32_t w = 0; w < creation->size && w < (int32_t)NT_RANK_MAX && !status; w++)
+      if (!nt_rank_set_has(&present, (uint32_t)w))
+        status = nt_rank_set_add(missing, (uint32_t)w);
+    creation->missing_known = nt_rank_set_count(missing) + creation->creator_count ==
+                              (uint32_t)creation->size;
+  } else if (!status) {
+    creation->missing_known = nt_identify_absent(job, joint, NULL, missing);
+  }
+  if (!creation->missing_known)
+    nt_rank_set_free(missing);
+  nt_rank_set_free(&present);
+  return status;
+}
+
+static int judge(const struct nt_job *job, struct nt_creation *creation) {
+  bool sizes = false, doubled = false, outside = false;
+  int status = 0;
+  qsort(creation->creators, creation->creator_count, sizeof *creation->creators, by_place);
+  creation->since_ns = creation->creators[0].enter_ns;
+  for (uint32_t i = 0; i < creation->creator_count; i++) {
+    const struct nt_creator *self = &creation->creators[i];
+    sizes |= self->nranks != creation->creators[0].nranks;
+    outside |= self->comm_rank >= self->nranks || self->comm_rank < 0;
+    doubled |= i && self[-1].joint == self->joint && self[-1].comm_rank == self->comm_rank;
+    if (self->enter_ns < creation->since_ns)
+      creation->since_ns = self->enter_ns;
+  }
+  if (creation->problem == NT_CREATION_IDS)
+    return vote_joints(creation);
+  creation->problem = sizes     ? NT_CREATION_SIZE
+                      : outside ? NT_CREATION_EXTRA
+                      : doubled ? NT_CREATION_DUPLICATE
+                                : NT_CREATION_MISSING;
+  if (sizes)
+    return vote_joints(creation);
+  creation->joint = creation->creators[0].joint;
+  if (outside) {
+    creation->decided = true;
+    for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+      if (creation->creators[i].comm_rank >= creation->size || creation->creators[i].comm_rank < 0)
+        status = blame_creator(creation, &creation->creators[i]);
+    return status;
+  }
+  if (doubled)
+    return blame_duplicates(creation);
+  for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+    if (creation->creators[i].refused) {
+      creation->problem = NT_CREATION_REFUSED;
+      creation->decided = true;
+      status = blame_creator(creation, &creation->creators[i]);
+    }
+  return status || creation->problem == NT_CREATION_REFUSED ? status : find_missing(job, creation);
+}
+
+/* Nothing is known to be wrong: everybody is there, it has just not returned yet. */
+static bool is_complete(const struct nt_creation *creation) {
+  return creation->problem == NT_CREATION_MISSING &&
+         (int64_t)creation->creator_count >= creation->size;
+}
+
+int nt_creations_find(const struct nt_job *job, struct nt_creations *out) {
+  memset(out, 0, sizeof *out);
+  int status = gather(job, out);
+  for (uint32_t i = 0; i < out->count && !status; i++)
+    status = merge_ids(out, i);
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < out->count; i++) {
+    if (!status)
+      status = judge(job, &out->list[i]);
+    if (!status && is_complete(&out->list[i])) {
+      free(out->list[i].creators);
+      continue;
+    }
+    out->list[kept++] = out->list[i];
+  }
+  out->count = kept;
+  return status;
+}
+
+void nt_creations_free(struct nt_creations *creations) {
+  for (uint32_t i = 0; i < creations->count; i++) {
+    free(creations->list[i].creators);
+    nt_rank_set_free(&creations->list[i].blame);
+    nt_rank_set_free(&creations->list[i].missing);
+  }
+  free(creations->list);
+  memset(creations, 0, sizeof *creations);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls, communicators and processes in words, as they stand in findings. */
+#ifndef NT_DESCRIBE_H
+#define NT_DESCRIBE_H
+
+#include "analysis/identify.h"
+
+#define NT_DESCRIBE 320
+
+/* "A", or "the communicator of ranks 0-3", "the 2nd communicator of ranks 0-3". Escaped. */
+char *nt_describe_joint(char *out, size_t size, const struct nt_job *job, uint32_t joint);
+/* "AllReduce #7 on A". */
+char *nt_describe_place(char *out, size_t size, const struct nt_job *job, uint8_t fn, uint32_t seq,
+                        uint32_t joint);
+/* "AllReduce #7 on A (1024 x f32 sum)", with destination or source for messages. */
+char *nt_describe_call(char *out, size_t size, const struct nt_job *job, uint32_t rank,
+                       uint32_t call);
+/* "1024 x f32 sum, root 0". */
+char *nt_describe_arguments(char *out, size_t size, const struct nt_model_call *call);
+/* The rank's last call on a communicator up to the cut; NT_NONE if it made none. */
+uint32_t nt_last_call(const struct nt_job *job, uint32_t rank);
+/* "ranks 0-1,3" or "rank 2"; "nobody" for the empty set. */
+char *nt_describe_ranks(char *out, size_t size, const struct nt_rank_set *ranks);
+/* "running", "stopped", "exited with code 1", "vanished", "unknown". */
+char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank);
+
+#endif

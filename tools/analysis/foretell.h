@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a member would have called next, by the order it followed in earlier turns. */
+#ifndef NT_FORETELL_H
+#define NT_FORETELL_H
+
+#include "analysis/identify.h"
+
+/* Signatures of the collectives that would follow the member's last one: what followed when it last
+ * did what it did now, or the next of a run of evenly growing counts. Returns how many. */
+uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, uint64_t *out,
+                     uint32_t room);
+
+/* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
+ * program order: an index into `candidates`, NT_NONE if its past does not tell. */
+uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
+                           const uint32_t *candidates, uint32_t count);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collects every end of every rank in order of time and asks of each: had this rank been waiting? */
+#include "analysis/freeze.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/sequence.h"
+#include "nccl/nccl_api.h"
+
+#define WAIT_NS INT64_C(500000000)      /* shorter is no wait: ranks are never quite in step */
+#define TOGETHER_NS INT64_C(1500000000) /* state in files is up to a second old */
+
+struct event {
+  int64_t ns;
+  uint32_t rank;
+  enum nt_freeze_why why;
+};
+
+struct joint_facts {
+  uint32_t everyone;   /* last position that all members with a trace have called */
+  int64_t everyone_ns; /* when the last of them called it */
+};
+
+struct search {
+  const struct nt_job *job;
+  const uint32_t *divergences;
+  struct joint_facts *facts;
+  int64_t *message_ns; /* by rank: its first receive that nobody answered; INT64_MAX */
+};
+
+bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  const struct nt_model_call *call = &model->calls[index];
+  if (!call->exit_ns || call->exit_ns > job->cut_ns)
+    return true;
+  if (!call->group || call->pending)
+    return false;
+  for (uint32_t i = index + 1; i < model->call_count && model->calls[i].thread == call->thread; i++)
+    if (nt_fn_shape(model->calls[i].fn) == NT_SHAPE_GROUP_END)
+      return !model->calls[i].exit_ns || model->calls[i].exit_ns > job->cut_ns;
+  return false;
+}
+
+static int64_t entered(const struct nt_job *job, const struct nt_member *member, uint32_t position) {
+  const struct nt_model_call *call = nt_member_call(job, member, position);
+  return call ? call->enter_ns : 0;
+}
+
+static void find_facts(struct search *s) {
+  for (uint32_t i = 0; i < s->job->joint_count; i++) {
+    const struct nt_joint *joint = &s->job->joints[i];
+    struct joint_facts *facts = &s->facts[i];
+    facts->everyone = joint->members[0].called;
+    for (uint32_t j = 1; j < joint->member_count; j++)
+      if (joint->members[j].called < facts->everyone)
+        facts->everyone = joint->members[j].called;
+    for (uint32_t j = 0; j < joint->member_count; j++) {
+      int64_t ns = entered(s->job, &joint->members[j], facts->everyone);
+      if (ns > facts->everyone_ns)
+        facts->everyone_ns = ns;
+    }
+  }
+}
+
+/* Position that the member had called by `ns`. */
+static uint32_t called_by(const struct nt_job *job, const struct nt_member *member, int64_t ns) {
+  uint32_t position = member->called;
+  while (position >= member->first && position && entered(job, member, position) > ns)
+    position--;
+  return position;
+}
+
+/* Had the member called something, long before `ns`, that another had not called? `reacts`: the event
+ * is a reaction, so those count that came too late. */
+static bool waited_in_joint(const struct search *s, const struct nt_place place, int64_t ns,
+                            bool reacts) {
+  const struct nt_joint *joint = &s->job->joints[place.joint];
+  const struct nt_member *self = &joint->members[place.member];
+  const struct joint_facts *facts = &s->facts[place.joint];
+  uint32_t position = called_by(s->job, self, ns), diverged = s->divergences[place.joint];
+  int64_t began = 0;
+  if (position > facts->everyone)
+    began = entered(s->job, self, facts->everyone + 1);
+  else if (diverged && diverged <= position && reacts)
+    began = entered(s->job, self, diverged);
+  if (began && began <= ns - WAIT_NS)
+    return true;
+  if (!reacts || !position || (position == facts->everyone && facts->everyone_ns <= ns))
+    return false;
+  if (position > facts->everyone)
+    position = facts->everyone;
+  began = entered(s->job, self, position);
+  if (!began || began > ns - WAIT_NS)
+    return false;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (entered(s->job, &joint->members[i], position) > ns)
+      return true;
+  return false;
+}
+
+/* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
+static bool waited_in_call(const struct nt_model_rank *rank, int64_t ns) {
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    enum nt_shape shape = nt_fn_shape(call->fn);
+    if (shape == NT_SHAPE_COMM_ABORT || shape == NT_SHAPE_COMM_END)
+      continue;
+    if (call->enter_ns <= ns - WAIT_NS && (!call->exit_ns || call->exit_ns >= ns) &&
+        !(call->flags & NT_CALL_ABANDONED))
+      return true;
+  }
+  return false;
+}
+
+static bool had_waited(const struct search *s, const struct event *event) {
+  const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
+  bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
+  if (waited_in_call(rank, event->ns) || s->message_ns[event->rank] <= event->ns - WAIT_NS)
+    return true;
+  for (uint32_t i = 0; i < rank->view_count; i++) {
+    struct nt_place place = s->job->places[event->rank][i];
+    if (place.joint != NT_NONE && waited_in_joint(s, place, event->ns, reacts))
+      return true;
+  }
+  return false;
+}
+
+static bool is_over(const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
+}
+
+/* When nobody is left and the last to go vanished: the moment from which on they count as ended from
+ * outside. INT64_MAX if not so. */
+static int64_t ended_together(const struct nt_model *model) {
+  int64_t last = 0, first = INT64_MAX;
+  uint32_t count = 0, vanished = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    if (!is_over(rank))
+      return INT64_MAX;
+    if (rank->state == NT_PROCESS_VANISHED && nt_model_end(rank) > last)
+      last = nt_model_end(rank);
+    vanished += rank->state == NT_PROCESS_VANISHED;
+  }
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    int64_t end = nt_model_end(rank);
+    if (rank->state != NT_PROCESS_VANISHED || end + TOGETHER_NS < last)
+      continue;
+    count++;
+    if (end < first)
+      first = end;
+  }
+  return count && (count > 1 || vanished > 1 || model->rank_count == 1) ? first : INT64_MAX;
+}
+
+/* All ended within a moment, though some had waited long before the first of them did: then that one was
+ * ended from outside as well, whatever its exit says. */
+static int64_t ended_waiting(const struct search *s) {
+  const struct nt_model *model = s->job->model;
+  int64_t first = INT64_MAX, last = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    int64_t end = nt_model_end(&model->ranks[i]);
+    if (!is_over(&model->ranks[i]))
+      return INT64_MAX;
+    first = end < first ? end : first;
+    last = end > last ? end : last;
+  }
+  if (last - first > TOGETHER_NS)
+    return INT64_MAX;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct event event = {first, i, NT_FREEZE_TEARDOWN};
+    if (had_waited(s, &event))
+      return first;
+  }
+  return INT64_MAX;
+}
+
+static int by_time(const void *a, const void *b) {
+  const struct event *x = a, *y = b;
+  if (x->ns != y->ns)
+    return x->ns < y->ns ? -1 : 1;
+  return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
+  if (rank->state == NT_PROCESS_EXITED && rank->exit_code == 0)
+    return NT_FREEZE_TEARDOWN;
+  return NT_FREEZE_DEATH;
+}
+
+static uint32_t list_events(const struct nt_job *job, struct event *events) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < job->model->rank_count; i++)
+    if (is_over(&job->model->ranks[i]))
+      events[count++] =
+          (struct event){nt_model_end(&job->model->ranks[i]), i, why_ended(&job->model->ranks[i])};
+  for (uint32_t i = 0; i < job->joint_count; i++)
+    for (uint32_t j = 0; j < job->joints[i].member_count; j++) {
+      const struct nt_member *member = &job->joints[i].members[j];
+      if (!member->ended_ns)
+        continue;
+      bool abort = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+      events[count++] = (struct event){member->ended_ns, member->rank,
+                                       abort ? NT_FREEZE_ABORT : NT_FREEZE_TEARDOWN};
+    }
+  qsort(events, count, sizeof *events, by_time);
+  return count;
+}
+
+static void decide_fates(const struct nt_model *model, struct nt_freeze *out) {
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    int64_t end = nt_model_end(rank);
+    if (!is_over(rank) || end >= out->ns)
+      continue;
+    out->fates[i].ns = end;
+    out->fates[i].kind = why_ended(rank) == NT_FREEZE_DEATH ? NT_FATE_DEAD : NT_FATE_LEFT;
+  }
+}
+
+static void find_messages(const struct nt_job *job, const struct nt_p2p *p2p, int64_t *message_ns) {
+  for (uint32_t i = 0; i < job->model->rank_count; i++)
+    message_ns[i] = INT64_MAX;
+  for (uint32_t i = 0; i < p2p->unmatched_count; i++) {
+    const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
+    int64_t ns = nt_p2p_call(job, end)->enter_ns;
+    if (!end->is_send && ns < message_ns[end->rank])
+      message_ns[end->rank] = ns;
+  }
+}
+
+int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
+                   struct nt_freeze *out) {
+  struct search s = {.job = job, .divergences = divergences};
+  size_t members = 0;
+  for (uint32_t i = 0; i < job->joint_count; i++)
+    members += job->joints[i].member_count;
+  struct event *events = calloc(job->model->rank_count + members + 1, sizeof *events);
+  *out = (struct nt_freeze){.ns = INT64_MAX, .rank = NT_NONE};
+  out->fates = calloc(job->model->rank_count + 1, sizeof *out->fates);
+  s.facts = calloc(job->joint_count + 1, sizeof *s.facts);
+  s.message_ns = calloc(job->model->rank_count + 1, sizeof *s.message_ns);
+  int status = events && out->fates && s.facts && s.message_ns ? 0 : -NT_ERR_MEMORY;
+  if (status)
+    goto out;
+  find_facts(&s);
+  find_messages(job, p2p, s.message_ns);
+  int64_t together = ended_together(job->model), waiting = ended_waiting(&s);
+  together = waiting < together ? waiting : together;
+  uint32_t count = list_events(job, events);
+  for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER; i++) {
+    if (events[i].ns < together && !had_waited(&s, &events[i]))
+      continue;
+    out->why = events[i].ns >= together ? NT_FREEZE_TOGETHER : events[i].why;
+    out->ns = events[i].ns;
+    out->rank = events[i].rank;
+  }
+  decide_fates(job->model, out);
+out:
+  free(events);
+  free(s.facts);
+  free(s.message_ns);
+  return status;
+}
+
+void nt_freeze_free(struct nt_freeze *freeze) {
+  free(freeze->fates);
+  memset(freeze, 0, sizeof *freeze);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The freeze point, and who was gone by then.
+ *
+ * The job is judged as it stood before the first abort, revoke, fatal signal, failed exit or teardown that
+ * followed a wait in an unfinished operation: what comes after a wait is a consequence of it. Processes
+ * that all vanish together were ended from outside.
+ */
+#ifndef NT_FREEZE_H
+#define NT_FREEZE_H
+
+#include "analysis/identify.h"
+#include "analysis/p2p.h"
+
+enum nt_fate_kind {
+  NT_FATE_ALIVE,
+  NT_FATE_DEAD, /* vanished or ended with a non-zero code, and not because of a wait */
+  NT_FATE_LEFT, /* ended with code 0 */
+};
+
+struct nt_fate {
+  enum nt_fate_kind kind;
+  int64_t ns; /* when; 0 for ALIVE */
+};
+
+enum nt_freeze_why {
+  NT_FREEZE_NEVER,    /* nothing ended after a wait: the job is judged as it is now */
+  NT_FREEZE_TOGETHER, /* all that were left vanished at once */
+  NT_FREEZE_ABORT,    /* abort or revoke */
+  NT_FREEZE_TEARDOWN, /* finalize, destroy, or a normal exit */
+  NT_FREEZE_DEATH,    /* a failed exit or a signal */
+};
+
+struct nt_freeze {
+  enum nt_freeze_why why;
+  int64_t ns; /* INT64_MAX for NEVER */
+  uint32_t rank; /* whose; NT_NONE for NEVER */
+  struct nt_fate *fates; /* by rank, as they stood then */
+};
+
+/* Needs the sequences and messages of the whole traces (no cut). `divergences` holds a position per
+ * joint, 0 for none. Returns 0 or a negative enum nt_err; free the result either way. */
+int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
+                   struct nt_freeze *out);
+void nt_freeze_free(struct nt_freeze *freeze);
+
+/* The call had not returned at the cut: neither it nor the end of its group. */
+bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t call);
+
+#endif

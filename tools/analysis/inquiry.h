@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What verdict.c hands to the parts that turn facts into findings. */
+#ifndef NT_INQUIRY_H
+#define NT_INQUIRY_H
+
+#include "analysis/verdict.h"
+#include "analysis/waits.h"
+
+struct nt_inquiry {
+  struct nt_verdict *verdict;
+  struct nt_job *job;
+  struct nt_freeze *freeze;
+  struct nt_divergence *divergences; /* by joint */
+  struct nt_p2p p2p;
+  struct nt_creations creations;
+  struct nt_waits waits;
+};
+
+/* Appends an empty finding; NULL when there is no memory. */
+struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
+/* Sets the summary. */
+void nt_finding_say(struct nt_finding *finding, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds the ranks of a list (indices) to a set of world ranks. */
+int nt_inquiry_ranks(const struct nt_inquiry *inquiry, struct nt_rank_set *set,
+                     const uint32_t *ranks, uint32_t count);
+/* "; ranks 0-1,3 wait in it since 02:41:17.120 UTC", or "" if nobody does. */
+char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *finding);
+/* "rank 2 is running, its last call was AllReduce #6 on A" */
+char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank);
+
+/* An error that NCCL returned to this rank and that nothing earlier explains: index of the call, or
+ * NT_NONE. */
+uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
+
+/* Each returns 0 or a negative enum nt_err. */
+int nt_judge_divergences(struct nt_inquiry *inquiry);
+int nt_judge_waits(struct nt_inquiry *inquiry);
+int nt_judge_knots(struct nt_inquiry *inquiry);
+int nt_judge_messages(struct nt_inquiry *inquiry);
+int nt_judge_errors(struct nt_inquiry *inquiry);
+/* Culprits and next steps of all findings. */
+int nt_complete_findings(struct nt_inquiry *inquiry);
+
+/* Sides to blame for a message without counterpart, as world ranks: whoever deviates from what other
+ * ranks do alike, both if that cannot be told. *field is set to "peer" for a wrong peer. */
+int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                       struct nt_rank_set *blame, const char **field);
+/* The same for a pair of different sizes. */
+int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                    struct nt_rank_set *blame);
+
+#endif

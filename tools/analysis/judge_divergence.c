@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Differences within one communicator into findings: missing, extra, order, mismatch. */
+#include <stdlib.h>
+
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+#include "nccl/nccl_api.h"
+
+/* Deviations with the same story are one finding. */
+static bool same_story(const struct nt_inquiry *inquiry, const struct nt_joint *joint, uint32_t position,
+                       const struct nt_deviation *a, const struct nt_deviation *b) {
+  if (a->edit.how != b->edit.how)
+    return false;
+  if (a->edit.how != NT_EDIT_EXTRA)
+    return true;
+  const struct nt_model_call *x = nt_member_call(inquiry->job, &joint->members[a->member], position);
+  const struct nt_model_call *y = nt_member_call(inquiry->job, &joint->members[b->member], position);
+  return x && y && nt_fn_canonical(x->fn) == nt_fn_canonical(y->fn);
+}
+
+/* "ranks 0-1,3 called AllReduce #7 on A (…)" for one representative. */
+static void say_call(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t joint_index,
+                     uint32_t member_index, uint32_t position, const struct nt_rank_set *ranks) {
+  const struct nt_joint *joint = &inquiry->job->joints[joint_index];
+  const struct nt_member *member = &joint->members[member_index];
+  char text[NT_DESCRIBE], who[NT_DESCRIBE];
+  if (!nt_member_call(inquiry->job, member, position))
+    return;
+  nt_describe_call(text, sizeof text, inquiry->job, member->rank,
+                   member->call[position - member->first]);
+  nt_lines_add(&finding->evidence, "%s called %s", nt_describe_ranks(who, sizeof who, ranks), text);
+}
+
+/* Members that called the operation the finding names and were alive at the freeze point. */
+static int fill_waiting(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                        const struct nt_divergence *divergence, bool blamed_too) {
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  int status = 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(inquiry->job, member, divergence->position);
+    int32_t world = nt_member_rank(inquiry->job, member)->world;
+    bool blamed = world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
+    if (!call)
+      continue;
+    if (!finding->since_ns || call->enter_ns < finding->since_ns)
+      finding->since_ns = call->enter_ns;
+    bool named = nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn);
+    if ((blamed && !blamed_too) || !named ||
+        inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE)
+      continue;
+    status = nt_finding_add(inquiry->job, &finding->waiting, member->rank);
+  }
+  return status;
+}
+
+static int split_sides(const struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
+                       uint32_t joint_index, struct nt_rank_set *agreeing) {
+  const struct nt_joint *joint = &inquiry->job->joints[joint_index];
+  uint32_t next = 0;
+  int status = 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    if (next < divergence->deviation_count && divergence->deviations[next].member == i) {
+      next++;
+      continue;
+    }
+    if (nt_member_call(inquiry->job, &joint->members[i], divergence->position))
+      status = nt_finding_add(inquiry->job, agreeing, joint->members[i].rank);
+  }
+  return status;
+}
+
+static void say_story(struct nt_finding *finding, const struct nt_deviation *deviation,
+                      const char *place, const char *who, const char *agreeing) {
+  bool decided = nt_rank_set_count(&finding->blame) != 0;
+  char waiting[NT_DESCRIBE + 64];
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (!decided) {
+    nt_finding_say(finding, "%s and %s differ from %s on%s%s; neither side is in the majority",
+                   agreeing, who, place,
+                   finding->class == NT_CLASS_ORDER ? ", in the order of their calls" : "", waiting);
+    return;
+  }
+  switch (finding->class) {
+  case NT_CLASS_MISSING:
+    nt_finding_say(finding, "%s never called %s and went on with what follows it%s", who, place,
+                   waiting);
+    if (deviation->edit.run > 1)
+      nt_lines_add(&finding->evidence, "%u calls in a row are missing", deviation->edit.run);
+    break;
+  case NT_CLASS_EXTRA:
+    nt_finding_say(finding, "%s called %s, which %s never did", who, place, agreeing);
+    if (deviation->edit.run > 1)
+      nt_lines_add(&finding->evidence, "%u calls in a row are too many", deviation->edit.run);
+    break;
+  default:
+    nt_finding_say(finding, "%s made the same calls as %s in another order, from %s on%s", who,
+                   agreeing, place, waiting);
+  }
+}
+
+static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t first, bool *done) {
+  static const enum nt_class classes[] = {[NT_EDIT_SKIPPED] = NT_CLASS_MISSING,
+                                          [NT_EDIT_EXTRA] = NT_CLASS_EXTRA,
+                                          [NT_EDIT_ORDER] = NT_CLASS_ORDER};
+  const struct nt_divergence *divergence = &inquiry->divergences[index];
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  const struct nt_deviation *story = &divergence->deviations[first];
+  enum nt_class class = classes[story->edit.how];
+  if (!divergence->decided && class == NT_CLASS_MISSING)
+    class = NT_CLASS_EXTRA; /* a call that only some made, and no majority to say which is right */
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, index);
+  struct nt_rank_set who = {0}, agreeing = {0};
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  int status = split_sides(inquiry, divergence, index, &agreeing);
+  for (uint32_t i = first; i < divergence->deviation_count && !status; i++) {
+    if (!same_story(inquiry, joint, divergence->position, story, &divergence->deviations[i]))
+      continue;
+    done[i] = true;
+    uint32_t rank = joint->members[divergence->deviations[i].member].rank;
+    status = nt_finding_add(inquiry->job, &who, rank);
+    if (divergence->decided && !status)
+      status = nt_finding_add(inquiry->job, &finding->blame, rank);
+  }
+  uint32_t named = story->edit.how == NT_EDIT_EXTRA ? story->member : divergence->reference;
+  const struct nt_model_call *call =
+      nt_member_call(inquiry->job, &joint->members[named], divergence->position);
+  finding->fn = call ? call->fn : 0;
+  finding->seq = divergence->position;
+  finding->confidence = !divergence->decided                                ? NT_UNDECIDED
+                        : story->foretold || divergence->agreeing * 2 <= divergence->voters
+                            ? NT_LIKELY
+                            : NT_CERTAIN;
+  if (!status)
+    status = fill_waiting(inquiry, finding, divergence, class != NT_CLASS_MISSING);
+  char place[NT_DESCRIBE], a[NT_DESCRIBE], b[NT_DESCRIBE];
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
+  say_story(finding, story, place, nt_describe_ranks(a, sizeof a, &who),
+            nt_describe_ranks(b, sizeof b, &agreeing));
+  say_call(inquiry, finding, index, divergence->reference, divergence->position, &agreeing);
+  say_call(inquiry, finding, index, story->member, divergence->position, &who);
+  if (story->foretold)
+    nt_lines_add(&finding->evidence,
+                 "in earlier turns the call of %s comes right after the one that is missing", a);
+  nt_rank_set_free(&who);
+  nt_rank_set_free(&agreeing);
+  return status;
+}
+
+static int fill_vote(struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
+                     const struct nt_vote *vote, struct nt_finding *finding,
+                     struct nt_rank_set *minority) {
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  int status = 0;
+  uint32_t named = divergence->reference;
+  for (uint32_t i = 0; i < vote->minority_count && !status; i++) {
+    uint32_t rank = joint->members[vote->minority[i]].rank;
+    status = nt_finding_add(inquiry->job, minority, rank);
+    if (vote->decided && !status)
+      status = nt_finding_add(inquiry->job, &finding->blame, rank);
+    if (named == vote->minority[i])
+      named = NT_NONE;
+  }
+  /* Name the operation as somebody with the common value called it. */
+  for (uint32_t i = 0; named == NT_NONE && i < joint->member_count; i++) {
+    int32_t world = nt_member_rank(inquiry->job, &joint->members[i])->world;
+    if (nt_member_call(inquiry->job, &joint->members[i], divergence->position) &&
+        !(world >= 0 && nt_rank_set_has(minority, (uint32_t)world)))
+      named = i;
+  }
+  if (named == NT_NONE)
+    named = divergence->reference;
+  const struct nt_model_call *call =
+      nt_member_call(inquiry->job, &joint->members[named], divergence->position);
+  finding->fn = call ? call->fn : 0;
+  return status;
+}
+
+/* One finding for each field that has a minority of its own. */
+static int judge_changed(struct nt_inquiry *inquiry, uint32_t index) {
+  const struct nt_divergence *divergence = &inquiry->divergences[index];
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  struct nt_rank_set told = {0};
+  int status = 0;
+  enum nt_field after = NT_FIELD_NONE;
+  while (!status) {
+    struct nt_vote vote;
+    status = nt_align_vote(inquiry->job, joint, divergence, after, &vote);
+    bool fresh = false;
+    for (uint32_t i = 0; i < vote.minority_count && !status; i++) {
+      int32_t world = nt_member_rank(inquiry->job, &joint->members[vote.minority[i]])->world;
+      fresh |= world < 0 || !nt_rank_set_has(&told, (uint32_t)world);
+    }
+    enum nt_field field = vote.field;
+    if (status || field == NT_FIELD_NONE) {
+      free(vote.minority);
+      break;
+    }
+    after = field;
+    struct nt_finding *finding = fresh ? nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index) : NULL;
+    if (fresh && !finding)
+      status = -NT_ERR_MEMORY;
+    if (finding) {
+      struct nt_rank_set minority = {0}, others = {0};
+      finding->field = nt_field_name(field);
+      finding->seq = divergence->position;
+      finding->confidence = vote.decided ? NT_CERTAIN : NT_UNDECIDED;
+      status = fill_vote(inquiry, divergence, &vote, finding, &minority);
+      if (!status)
+        status = fill_waiting(inquiry, finding, divergence, true);
+      char place[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+      nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
+      nt_describe_ranks(who, sizeof who, &minority);
+      nt_inquiry_waiting(waiting, sizeof waiting, finding);
+      if (vote.decided)
+        nt_finding_say(finding, "%s called %s with another %s than the other members%s", who, place,
+                       finding->field, waiting);
+      else
+        nt_finding_say(finding, "%s differ in the %s of %s; no value has a majority%s", who,
+                       finding->field, place, waiting);
+      for (uint32_t i = 0; i < joint->member_count && finding->evidence.count < 8 && !status; i++) {
+        struct nt_rank_set one = {0};
+        int32_t world = nt_member_rank(inquiry->job, &joint->members[i])->world;
+        bool differs = world >= 0 && nt_rank_set_has(&minority, (uint32_t)world);
+        if (!differs && nt_rank_set_count(&others))
+          continue;
+        if (!nt_member_call(inquiry->job, &joint->members[i], divergence->position))
+          continue;
+        if (!differs)
+          status = nt_finding_add(inquiry->job, &others, joint->members[i].rank);
+        if (!status)
+          status = nt_finding_add(inquiry->job, &one, joint->members[i].rank);
+        say_call(inquiry, finding, index, i, divergence->position, &one);
+        nt_rank_set_free(&one);
+      }
+      for (uint32_t w = nt_rank_set_next(&minority, 0); w < NT_RANK_MAX && !status && vote.decided;
+           w = nt_rank_set_next(&minority, w + 1))
+        status = nt_rank_set_add(&told, w);
+      nt_rank_set_free(&minority);
+      nt_rank_set_free(&others);
+      if (!vote.decided)
+        after = NT_FIELD_LIMIT - 1; /* one undecided field says it all */
+    }
+    free(vote.minority);
+  }
+  nt_rank_set_free(&told);
+  return status;
+}
+
+static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
+  const struct nt_divergence *divergence = &inquiry->divergences[index];
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, index);
+  char label[NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->confidence = NT_UNDECIDED;
+  finding->seq = divergence->hidden_low + 1;
+  int32_t a = nt_member_rank(inquiry->job, &joint->members[divergence->reference])->world;
+  int32_t b = nt_member_rank(inquiry->job, &joint->members[divergence->hidden_member])->world;
+  nt_finding_say(finding,
+                 "ranks %d and %d first differ on %s between operations #%u and #%u, and those calls "
+                 "are no longer in the traces",
+                 a < b ? a : b, a < b ? b : a,
+                 nt_describe_joint(label, sizeof label, inquiry->job, index),
+                 divergence->hidden_low + 1, divergence->hidden_high);
+  nt_lines_add(&finding->evidence, "running sums agree up to #%u and differ at #%u",
+               divergence->hidden_low, divergence->hidden_high);
+  return 0;
+}
+
+int nt_judge_divergences(struct nt_inquiry *inquiry) {
+  int status = 0;
+  for (uint32_t i = 0; i < inquiry->job->joint_count && !status; i++) {
+    const struct nt_divergence *divergence = &inquiry->divergences[i];
+    if (divergence->hidden_high)
+      status = judge_hidden(inquiry, i);
+    if (!divergence->position || divergence->hidden_high)
+      continue;
+    bool *done = calloc((size_t)divergence->deviation_count + 1, sizeof *done);
+    bool changed = false;
+    if (!done)
+      return -NT_ERR_MEMORY;
+    for (uint32_t j = 0; j < divergence->deviation_count && !status; j++) {
+      if (divergence->deviations[j].edit.how == NT_EDIT_CHANGED)
+        changed = true;
+      else if (!done[j])
+        status = judge_story(inquiry, i, j, done);
+    }
+    if (changed && !status)
+      status = judge_changed(inquiry, i);
+    free(done);
+  }
+  return status;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies what the reader delivers; lengths and text are the reader's promise, meanings are checked later. */
+#include "analysis/load_trace.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/nccl_api.h"
+
+static char *copy(const char *text) {
+  return text && *text ? strdup(text) : NULL;
+}
+
+/* "10.0.0.7:41235" of the socket address that stands in a unique id. */
+static void root_text(char *out, size_t size, const uint8_t root[32]) {
+  struct sockaddr_in address;
+  char text[INET_ADDRSTRLEN];
+  memcpy(&address, root, sizeof address);
+  out[0] = '\0';
+  if (address.sin_family == AF_INET && inet_ntop(AF_INET, &address.sin_addr, text, sizeof text))
+    snprintf(out, size, "%s:%u", text, (unsigned)ntohs(address.sin_port));
+}
+
+static int add_view(struct nt_model_rank *rank, const struct nt_trace_comm *comm) {
+  const struct nt_comm_def *def = &comm->def;
+  struct nt_model_view *view = nt_model_add_view(rank);
+  if (!view)
+    return -NT_ERR_MEMORY;
+  memcpy(view->id, def->id, sizeof view->id);
+  memcpy(view->parent_id, def->parent_id, sizeof view->parent_id);
+  memcpy(view->uid_hash, def->uid_hash, sizeof view->uid_hash);
+  view->number = def->number;
+  view->rank = def->rank;
+  view->nranks = def->nranks;
+  view->color = def->color;
+  view->key = def->key;
+  view->device = def->device;
+  view->parent_rank = def->parent_rank;
+  view->ordinal = def->ordinal;
+  view->origin = def->origin;
+  view->state = (uint16_t)comm->state;
+  view->collectives = comm->collectives;
+  view->async_error = comm->async_error;
+  view->created_ns = comm->created_ns;
+  view->sum = comm->sum;
+  memcpy(view->name, def->name, sizeof view->name);
+  view->name[sizeof view->name - 1] = '\0';
+  root_text(view->root, sizeof view->root, def->root);
+  view->sums = malloc(sizeof comm->sums);
+  if (!view->sums)
+    return -NT_ERR_MEMORY;
+  memcpy(view->sums, comm->sums, sizeof comm->sums);
+  return 0;
+}
+
+static uint32_t view_of(const struct nt_model_rank *rank, uint32_t number, uint32_t hint) {
+  if (!number)
+    return NT_NONE;
+  if (hint < rank->view_count && rank->views[hint].number == number)
+    return hint;
+  for (uint32_t i = 0; i < rank->view_count; i++)
+    if (rank->views[i].number == number)
+      return i;
+  return NT_NONE;
+}
+
+static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct nt_error *err) {
+  const struct nt_call *calls;
+  int64_t count = nt_trace_calls(trace, &calls, err);
+  uint32_t hint = NT_NONE;
+  if (count < 0)
+    return (int)count;
+  for (int64_t i = 0; i < count; i++) {
+    const struct nt_call *from = &calls[i];
+    struct nt_model_call *call = nt_model_add_call(rank);
+    if (!call)
+      return -NT_ERR_MEMORY;
+    call->view = hint = view_of(rank, from->comm, hint);
+    call->enter_ns = from->enter_ns;
+    call->exit_ns = from->exit_ns;
+    call->count = from->count;
+    call->seq = from->seq;
+    call->thread = from->thread;
+    call->group = from->group;
+    call->stream = from->stream;
+    call->peer = from->peer;
+    call->fn = from->fn;
+    call->dtype = from->dtype;
+    call->op = from->op;
+    call->result = from->result;
+    call->flags = from->flags;
+  }
+  return 0;
+}
+
+static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trace) {
+  size_t count = nt_trace_peer_count(trace);
+  if (!count)
+    return 0;
+  struct nt_peer_note *peers =
+      realloc(loader->peers, (loader->peer_count + count) * sizeof *loader->peers);
+  if (!peers)
+    return -NT_ERR_MEMORY;
+  loader->peers = peers;
+  for (size_t i = 0; i < count; i++)
+    peers[loader->peer_count++] = *nt_trace_peer_at(trace, i);
+  return 0;
+}
+
+static void fill_gpu(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  char key[32];
+  int device = rank->view_count ? rank->views[0].device : -1;
+  if (device < 0)
+    device = 0;
+  snprintf(key, sizeof key, "gpu.%d.uuid", device);
+  rank->gpu = copy(nt_trace_evidence(trace, key));
+  snprintf(key, sizeof key, "gpu.%d.pci", device);
+  rank->pci = copy(nt_trace_evidence(trace, key));
+}
+
+static void fill_process(struct nt_model_rank *rank, const struct nt_process_info *process,
+                         const char *source) {
+  rank->world = process->world_rank;
+  rank->world_size = process->world_size;
+  rank->pid = process->pid;
+  rank->start_time = process->start_time;
+  rank->restart = process->restart;
+  rank->host = copy(process->host);
+  rank->run_id = copy(process->run_id);
+  rank->source = copy(source);
+  rank->state = process->state;
+  rank->exit_code = process->exit_code;
+  rank->started_ns = process->started_ns;
+  rank->last_beat_ns = process->last_beat_ns;
+  rank->exit_ns = process->exit_ns;
+  rank->live = process->live;
+  rank->total_calls = process->calls;
+  rank->lost = process->lost;
+  rank->overwritten = process->overwritten;
+  rank->comms_lost = process->comms_lost;
+  rank->abandoned = process->abandoned;
+  rank->write_errors = process->write_errors;
+}
+
+int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, const char *source,
+                        struct nt_error *err) {
+  struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
+  int status = rank ? 0 : -NT_ERR_MEMORY;
+  if (status)
+    goto out;
+  fill_process(rank, nt_trace_process(trace), source);
+  size_t comms = nt_trace_comm_count(trace);
+  for (size_t i = 0; i < comms && !status; i++)
+    status = add_view(rank, nt_trace_comm_at(trace, i));
+  fill_gpu(rank, trace);
+  if (!status)
+    status = add_calls(rank, trace, err);
+  if (!status)
+    status = add_peers(loader, trace);
+  if (!status)
+    return 0;
+  nt_model_drop_last(&loader->model);
+out:
+  if (status == -NT_ERR_MEMORY) {
+    err->code = status;
+    err->offset = 0;
+    snprintf(err->reason, sizeof err->reason, "out of memory");
+  }
+  return status;
+}
+
+int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
+  struct nt_model *model = &loader->model;
+  for (uint32_t i = 0; i < loader->peer_count; i++) {
+    const struct nt_peer_note *note = &loader->peers[i];
+    for (uint32_t j = 0; j < model->rank_count; j++) {
+      struct nt_model_rank *rank = &model->ranks[j];
+      if (rank->pid == note->pid && rank->start_time == note->start_time &&
+          (note->world_rank < 0 || rank->world < 0 || rank->world == note->world_rank) &&
+          (int64_t)note->last_beat_ns > rank->gone_ns)
+        rank->gone_ns = (int64_t)note->last_beat_ns;
+    }
+  }
+  model->now_ns = now_ns;
+  int status = nt_model_settle(model);
+  *out = *model;
+  memset(model, 0, sizeof *model);
+  nt_trace_loader_free(loader);
+  return status;
+}
+
+void nt_trace_loader_free(struct nt_trace_loader *loader) {
+  nt_model_free(&loader->model);
+  free(loader->peers);
+  memset(loader, 0, sizeof *loader);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growing, settling and freeing the model. No interpretation beyond which attempt is the newest. */
+#include "analysis/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/nccl_api.h"
+
+/* A process whose last sign of life is older than this before the newest one began is of another job. */
+#define STALE_NS INT64_C(10000000000)
+
+static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
+  if (count < *room)
+    return array;
+  uint32_t wanted = *room ? *room * 2 : 8;
+  void *bigger = wanted > *room ? realloc(array, wanted * size) : NULL;
+  if (bigger)
+    *room = wanted;
+  return bigger;
+}
+
+struct nt_model_rank *nt_model_add_rank(struct nt_model *model) {
+  void *array = grow(model->ranks, model->rank_count, &model->rank_room, sizeof *model->ranks);
+  if (!array)
+    return NULL;
+  model->ranks = array;
+  struct nt_model_rank *rank = &model->ranks[model->rank_count++];
+  memset(rank, 0, sizeof *rank);
+  rank->world = rank->world_size = -1;
+  return rank;
+}
+
+struct nt_model_view *nt_model_add_view(struct nt_model_rank *rank) {
+  void *array = grow(rank->views, rank->view_count, &rank->view_room, sizeof *rank->views);
+  if (!array)
+    return NULL;
+  rank->views = array;
+  struct nt_model_view *view = &rank->views[rank->view_count++];
+  memset(view, 0, sizeof *view);
+  view->rank = view->nranks = view->device = -1;
+  return view;
+}
+
+struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank) {
+  void *array = grow(rank->calls, rank->call_count, &rank->call_room, sizeof *rank->calls);
+  if (!array)
+    return NULL;
+  rank->calls = array;
+  struct nt_model_call *call = &rank->calls[rank->call_count++];
+  memset(call, 0, sizeof *call);
+  call->view = NT_NONE;
+  call->peer = -1;
+  return call;
+}
+
+void nt_model_note(struct nt_model *model, const char *format, ...) {
+  va_list arguments;
+  char *text;
+  va_start(arguments, format);
+  if (vasprintf(&text, format, arguments) < 0)
+    text = NULL;
+  va_end(arguments);
+  char **notes = text ? realloc(model->notes, (model->note_count + 1) * sizeof *notes) : NULL;
+  if (!notes) {
+    free(text);
+    return;
+  }
+  model->notes = notes;
+  notes[model->note_count++] = text;
+}
+
+static void free_rank(struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->view_count; i++)
+    free(rank->views[i].sums);
+  free(rank->views);
+  free(rank->calls);
+  free(rank->host);
+  free(rank->run_id);
+  free(rank->gpu);
+  free(rank->pci);
+  free(rank->source);
+}
+
+void nt_model_drop_last(struct nt_model *model) {
+  if (model->rank_count)
+    free_rank(&model->ranks[--model->rank_count]);
+}
+
+void nt_model_free(struct nt_model *model) {
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    free_rank(&model->ranks[i]);
+  for (uint32_t i = 0; i < model->note_count; i++)
+    free(model->notes[i]);
+  free(model->ranks);
+  free(model->notes);
+  memset(model, 0, sizeof *model);
+}
+
+int64_t nt_model_end(const struct nt_model_rank *rank) {
+  if (rank->exit_ns)
+    return rank->exit_ns;
+  return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+}
+
+static int by_world(const void *a, const void *b) {
+  const struct nt_model_rank *x = a, *y = b;
+  if (x->world != y->world)
+    return x->world < y->world ? -1 : 1;
+  if (x->restart != y->restart)
+    return x->restart > y->restart ? -1 : 1;
+  if (x->started_ns != y->started_ns)
+    return x->started_ns > y->started_ns ? -1 : 1;
+  if (x->pid != y->pid)
+    return x->pid < y->pid ? -1 : 1;
+  return strcmp(x->source ? x->source : "", y->source ? y->source : "");
+}
+
+uint32_t nt_model_find(const struct nt_model *model, int32_t world) {
+  uint32_t low = 0, high = model->rank_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (model->ranks[middle].world < world)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < model->rank_count && model->ranks[low].world == world ? low : NT_NONE;
+}
+
+/* The rank in the largest communicator stands in where the environment did not tell. */
+static void guess_world(struct nt_model_rank *rank) {
+  int32_t largest = 0;
+  for (uint32_t i = 0; i < rank->view_count; i++)
+    if (rank->views[i].nranks > largest && rank->views[i].rank >= 0) {
+      largest = rank->views[i].nranks;
+      rank->world = rank->views[i].rank;
+    }
+}
+
+static const char *run_of(const struct nt_model_rank *rank) {
+  return rank->run_id ? rank->run_id : "";
+}
+
+static bool is_newer(const struct nt_model_rank *a, const struct nt_model_rank *b) {
+  if (a->started_ns != b->started_ns)
+    return a->started_ns > b->started_ns;
+  if (a->restart != b->restart)
+    return a->restart > b->restart;
+  return strcmp(run_of(a), run_of(b)) > 0;
+}
+
+/* Removes what is not of the newest run and attempt; the rest keeps its order. */
+static void keep_newest(struct nt_model *model) {
+  const struct nt_model_rank *newest = &model->ranks[0];
+  for (uint32_t i = 1; i < model->rank_count; i++)
+    if (is_newer(&model->ranks[i], newest))
+      newest = &model->ranks[i];
+  struct nt_model_rank pattern = *newest; /* its strings stay alive: it is kept */
+  uint32_t restart = pattern.restart, kept = 0, other_runs = 0, other_attempts = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (!strcmp(run_of(&model->ranks[i]), run_of(&pattern)) && model->ranks[i].restart > restart)
+      restart = model->ranks[i].restart;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct nt_model_rank *rank = &model->ranks[i];
+    bool stale = !rank->live && nt_model_end(rank) + STALE_NS < pattern.started_ns;
+    bool other_run = strcmp(run_of(rank), run_of(&pattern)) != 0 || stale;
+    if (other_run || rank->restart != restart) {
+      other_runs += other_run;
+      other_attempts += !other_run;
+      free_rank(rank);
+      continue;
+    }
+    model->ranks[kept++] = *rank;
+  }
+  model->rank_count = kept;
+  if (other_runs)
+    nt_model_note(model, "%u traces of other or earlier runs were left out", other_runs);
+  if (other_attempts)
+    nt_model_note(model, "%u traces of other attempts were left out; attempt %u is the newest",
+                  other_attempts, restart);
+}
+
+static void drop_doubles(struct nt_model *model) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct nt_model_rank *rank = &model->ranks[i];
+    if (kept && rank->world >= 0 && model->ranks[kept - 1].world == rank->world) {
+      nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
+                    rank->world, model->ranks[kept - 1].pid, rank->pid);
+      free_rank(rank);
+      continue;
+    }
+    model->ranks[kept++] = *rank;
+  }
+  model->rank_count = kept;
+}
+
+/* Group depth is per thread; what stands in a group that has no end yet was not begun by NCCL. */
+static void mark_pending(struct nt_model_rank *rank) {
+  uint32_t start = 0, depth = 0;
+  for (uint32_t i = 0; i <= rank->call_count; i++) {
+    bool last = i == rank->call_count;
+    if (last || (i && rank->calls[i].thread != rank->calls[i - 1].thread)) {
+      for (uint32_t j = depth ? start : i; j < i; j++)
+        rank->calls[j].pending = true;
+      depth = 0;
+    }
+    if (last)
+      break;
+    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
+    if (shape == NT_SHAPE_GROUP_START) {
+      start = depth++ ? start : i;
+    } else if ((shape == NT_SHAPE_GROUP_END || shape == NT_SHAPE_GROUP_SIMULATE) && depth) {
+      depth--;
+    }
+  }
+}
+
+static int32_t expected_ranks(const struct nt_model *model) {
+  int32_t expected = 0, largest = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    if (rank->world_size > expected)
+      expected = rank->world_size;
+    for (uint32_t j = 0; j < rank->view_count; j++)
+      if (rank->views[j].nranks > largest)
+        largest = rank->views[j].nranks;
+  }
+  if (!expected)
+    expected = largest;
+  if (model->rank_count && model->ranks[model->rank_count - 1].world >= expected)
+    expected = model->ranks[model->rank_count - 1].world + 1;
+  return expected;
+}
+
+int nt_model_settle(struct nt_model *model) {
+  if (!model->rank_count)
+    return 0;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].world < 0)
+      guess_world(&model->ranks[i]);
+  keep_newest(model);
+  qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
+  drop_doubles(model);
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    mark_pending(&model->ranks[i]);
+  if (!model->expected)
+    model->expected = expected_ranks(model);
+  if (!model->now_ns)
+    for (uint32_t i = 0; i < model->rank_count; i++)
+      if (model->ranks[i].last_beat_ns > model->now_ns)
+        model->now_ns = model->ranks[i].last_beat_ns;
+  return 0;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model: what is known of a job, whatever it was read from.
+ *
+ * It is the only input of the analysis. A loader (load_trace.h) appends ranks, their views of
+ * communicators and their calls; nothing here interprets them. A *view* is one rank's side of one
+ * communicator; which views belong together is found by identify.h. Times are CLOCK_REALTIME
+ * nanoseconds, 0 where not known.
+ */
+#ifndef NT_MODEL_H
+#define NT_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/reader.h"
+
+#define NT_NONE UINT32_MAX /* no such index */
+
+/* How far the device got with an operation. UNKNOWN unless the source tells. */
+enum nt_progress {
+  NT_PROGRESS_UNKNOWN,
+  NT_PROGRESS_ENQUEUED, /* handed over, not at the head of its stream */
+  NT_PROGRESS_REACHED,  /* at the head of its stream, not finished */
+  NT_PROGRESS_FINISHED,
+};
+
+/* Where a rank's host thread waits outside NCCL. UNKNOWN unless the source tells. */
+enum nt_host_wait {
+  NT_HOST_UNKNOWN,
+  NT_HOST_CODE,   /* not in CUDA and not in NCCL */
+  NT_HOST_STREAM, /* cudaStreamSynchronize */
+  NT_HOST_EVENT,  /* cudaEventSynchronize */
+  NT_HOST_DEVICE, /* cudaDeviceSynchronize and calls that imply it */
+};
+
+struct nt_model_call {
+  int64_t enter_ns;
+  int64_t exit_ns; /* 0: still inside NCCL when the trace ends */
+  uint64_t count;
+  uint32_t view; /* index into the rank's views, NT_NONE if the call has no communicator */
+  uint32_t seq;
+  uint32_t thread;
+  uint32_t group; /* of this thread, 0 outside */
+  uint32_t stream;
+  uint32_t at; /* call site, 0 if not known */
+  int32_t peer;
+  uint8_t fn, dtype, op, result;
+  uint16_t flags;
+  uint8_t progress;     /* enum nt_progress */
+  bool pending;         /* in a group that was not ended: NCCL has not begun it */
+};
+
+struct nt_model_view {
+  uint8_t id[16], parent_id[16], uid_hash[16];
+  uint32_t number;  /* in this process */
+  int32_t rank;     /* in the communicator, -1 while not known (split) */
+  int32_t nranks;   /* -1 while not known (split) */
+  int32_t color, key, device;
+  uint32_t parent_rank;
+  uint32_t ordinal; /* use of the unique id, or split of the parent */
+  uint16_t origin;  /* enum nt_comm_origin */
+  uint16_t state;   /* NT_COMM_* */
+  uint32_t collectives, async_error;
+  int64_t created_ns;
+  char root[24]; /* address of the bootstrap root, "" if not known */
+  char name[48];
+  uint64_t sum;
+  uint64_t (*sums)[NT_SUM_KEPT]; /* NT_SUM_LEVELS rows, or NULL */
+};
+
+/* One process. */
+struct nt_model_rank {
+  int32_t world, world_size; /* -1 if not known */
+  uint32_t pid, restart;
+  uint64_t start_time;
+  char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
+  enum nt_process_state state;
+  int exit_code;
+  int64_t started_ns, last_beat_ns, exit_ns;
+  int64_t gone_ns; /* last sign of life that others noted of a process that vanished; 0 if none did */
+  bool live;
+  bool moved; /* it made a call between two looks at a live job */
+  uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
+  enum nt_host_wait host_wait;
+  int64_t host_wait_ns;
+  struct nt_model_view *views;
+  uint32_t view_count, view_room;
+  struct nt_model_call *calls; /* by thread, in program order within one */
+  uint32_t call_count, call_room;
+};
+
+struct nt_model {
+  struct nt_model_rank *ranks; /* sorted by world rank once nt_model_settle has run */
+  uint32_t rank_count, rank_room;
+  int32_t expected; /* size of the world, 0 if not known */
+  int64_t now_ns;   /* when the model was read */
+  char **notes;     /* what was left out and why, one line each */
+  uint32_t note_count;
+};
+
+/* Appends; the pointer is valid until the next append of its kind. NULL when there is no memory. */
+struct nt_model_rank *nt_model_add_rank(struct nt_model *model);
+struct nt_model_view *nt_model_add_view(struct nt_model_rank *rank);
+struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank);
+void nt_model_note(struct nt_model *model, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Call once when everything is loaded: picks the newest run and attempt and one process per world
+ * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
+int nt_model_settle(struct nt_model *model);
+
+/* Takes the rank that was added last out again. */
+void nt_model_drop_last(struct nt_model *model);
+void nt_model_free(struct nt_model *model);
+
+/* Index of the process with this world rank, NT_NONE if there is none. */
+uint32_t nt_model_find(const struct nt_model *model, int32_t world);
+
+/* When the process was seen last or ended; best of what itself and others tell. */
+int64_t nt_model_end(const struct nt_model_rank *rank);
+
+#endif

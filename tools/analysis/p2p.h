@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sends and receives: first in, first out per communicator, source and destination.
+ *
+ * NCCL knows no tags, so the k-th send of a queue meets the k-th receive. Positions are the trace's, in
+ * which AlltoAll, Gather and Scatter have taken one each.
+ */
+#ifndef NT_P2P_H
+#define NT_P2P_H
+
+#include "analysis/identify.h"
+
+struct nt_p2p_end {
+  uint32_t joint;
+  int32_t source, destination; /* communicator ranks */
+  uint32_t seq;
+  uint32_t rank, call; /* whose, and which of its calls */
+  bool is_send;
+};
+
+struct nt_p2p {
+  struct nt_p2p_end *ends; /* all up to the cut, sorted by queue, position and direction */
+  uint32_t count;
+  uint32_t *unmatched; /* indices of ends without counterpart whose partner has a trace that would show it */
+  uint32_t unmatched_count;
+  uint32_t *uneven; /* indices of sends whose receive, the next end, has another size */
+  uint32_t uneven_count;
+};
+
+/* Returns 0 or a negative enum nt_err; free the result either way. */
+int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out);
+void nt_p2p_free(struct nt_p2p *p2p);
+
+/* The member that the end's rank is talking to, NULL if it has no trace. */
+const struct nt_member *nt_p2p_partner(const struct nt_job *job, const struct nt_p2p_end *end);
+const struct nt_model_call *nt_p2p_call(const struct nt_job *job, const struct nt_p2p_end *end);
+
+#endif

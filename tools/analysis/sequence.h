@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each member's collectives by position, up to the cut; and what one call asks for. */
+#ifndef NT_SEQUENCE_H
+#define NT_SEQUENCE_H
+
+#include "analysis/identify.h"
+
+/* Fills the sequence fields of every member with what began no later than job->cut_ns. May be called
+ * again with another cut. Returns 0 or a negative enum nt_err. */
+int nt_sequences_build(struct nt_job *job);
+
+/* What all ranks must pass alike, as one number, never 0. */
+uint64_t nt_call_signature(const struct nt_model_call *call);
+/* Bytes that the call moves or reduces; elements where the type is not known. */
+uint64_t nt_call_bytes(const struct nt_model_call *call);
+/* Counts for its communicator: not refused, and its group was ended. */
+bool nt_call_counts(const struct nt_model_call *call);
+/* Has a root that all ranks must pass alike. */
+bool nt_call_has_root(const struct nt_model_call *call);
+
+/* First and last position of the group on this communicator that the call at `position` is in. */
+void nt_member_group(const struct nt_job *job, const struct nt_member *member, uint32_t position,
+                     uint32_t *begin, uint32_t *end);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the steps in their order, twice where the job was frozen, and sorts what they found. */
+#include "analysis/verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+#include "analysis/sequence.h"
+#include "cli/text.h"
+
+struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint) {
+  struct nt_verdict *verdict = inquiry->verdict;
+  if (verdict->count == verdict->room) {
+    uint32_t wanted = verdict->room ? 2 * verdict->room : 8;
+    struct nt_finding *findings = realloc(verdict->findings, wanted * sizeof *findings);
+    if (!findings)
+      return NULL;
+    verdict->findings = findings;
+    verdict->room = wanted;
+  }
+  struct nt_finding *finding = &verdict->findings[verdict->count++];
+  memset(finding, 0, sizeof *finding);
+  finding->class = class;
+  finding->joint = joint;
+  return finding;
+}
+
+void nt_finding_say(struct nt_finding *finding, const char *format, ...) {
+  va_list arguments;
+  free(finding->summary);
+  va_start(arguments, format);
+  if (vasprintf(&finding->summary, format, arguments) < 0)
+    finding->summary = NULL;
+  va_end(arguments);
+}
+
+int nt_inquiry_ranks(const struct nt_inquiry *inquiry, struct nt_rank_set *set,
+                     const uint32_t *ranks, uint32_t count) {
+  int status = 0;
+  for (uint32_t i = 0; i < count && !status; i++)
+    status = nt_finding_add(inquiry->job, set, ranks[i]);
+  return status;
+}
+
+char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *finding) {
+  char ranks[NT_DESCRIBE], time[NT_TIME_TEXT];
+  uint32_t count = nt_rank_set_count(&finding->waiting);
+  out[0] = '\0';
+  if (count && finding->since_ns)
+    snprintf(out, size, "; %s %s in it since %s",
+             nt_describe_ranks(ranks, sizeof ranks, &finding->waiting), count == 1 ? "waits" : "wait",
+             nt_time_short(time, finding->since_ns));
+  else if (count)
+    snprintf(out, size, "; %s %s in it", nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
+             count == 1 ? "waits" : "wait");
+  return out;
+}
+
+char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  char state[64], call[NT_DESCRIBE];
+  uint32_t last = nt_last_call(inquiry->job, rank);
+  nt_describe_state(state, sizeof state, model);
+  if (last == NT_NONE) {
+    snprintf(out, size, "rank %d (%s) made no call", model->world, state);
+    return out;
+  }
+  snprintf(out, size, "rank %d (%s) last called %s%s", model->world, state,
+           nt_describe_call(call, sizeof call, inquiry->job, rank, last),
+           nt_call_is_open(inquiry->job, rank, last) ? " and is inside it"
+           : model->calls[last].pending              ? " in a group that it has not ended"
+                                                     : "");
+  return out;
+}
+
+static void free_divergences(struct nt_inquiry *inquiry) {
+  for (uint32_t i = 0; inquiry->divergences && i < inquiry->job->joint_count; i++)
+    nt_divergence_free(&inquiry->divergences[i]);
+  free(inquiry->divergences);
+  inquiry->divergences = NULL;
+}
+
+/* Sequences, differences and messages up to the cut. */
+static int compare(struct nt_inquiry *inquiry) {
+  struct nt_job *job = inquiry->job;
+  free_divergences(inquiry);
+  nt_p2p_free(&inquiry->p2p);
+  int status = nt_sequences_build(job);
+  inquiry->divergences = calloc((size_t)job->joint_count + 1, sizeof *inquiry->divergences);
+  if (!inquiry->divergences)
+    status = -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < job->joint_count && !status; i++)
+    status = nt_align_joint(job, &job->joints[i], &inquiry->divergences[i]);
+  return status ? status : nt_p2p_match(job, &inquiry->p2p);
+}
+
+static int freeze(struct nt_inquiry *inquiry) {
+  struct nt_job *job = inquiry->job;
+  uint32_t *positions = calloc((size_t)job->joint_count + 1, sizeof *positions);
+  if (!positions)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < job->joint_count; i++)
+    positions[i] = inquiry->divergences[i].position;
+  int status = nt_freeze_find(job, &inquiry->p2p, positions, inquiry->freeze);
+  free(positions);
+  if (status || inquiry->freeze->ns == INT64_MAX)
+    return status;
+  job->cut_ns = inquiry->freeze->ns - 1;
+  return compare(inquiry);
+}
+
+static int list_ranks(const struct nt_model *model, struct nt_verdict *out) {
+  int status = 0;
+  for (uint32_t i = 0; i < model->rank_count && !status; i++)
+    if (model->ranks[i].world >= 0)
+      status = nt_rank_set_add(&out->present, (uint32_t)model->ranks[i].world);
+  for (int32_t w = 0; w < model->expected && w < (int32_t)NT_RANK_MAX && !status; w++)
+    if (!nt_rank_set_has(&out->present, (uint32_t)w))
+      status = nt_rank_set_add(&out->missing, (uint32_t)w);
+  return status;
+}
+
+static void note_freeze(struct nt_verdict *out) {
+  char time[NT_TIME_TEXT];
+  const struct nt_freeze *freeze = &out->freeze;
+  if (freeze->why == NT_FREEZE_NEVER)
+    return;
+  int32_t world = out->job.model->ranks[freeze->rank].world;
+  nt_time_text(time, freeze->ns);
+  switch (freeze->why) {
+  case NT_FREEZE_TOGETHER:
+    nt_lines_add(&out->notes, "judged as of %s, when the processes were ended together", time);
+    break;
+  case NT_FREEZE_ABORT:
+    nt_lines_add(&out->notes, "judged as of %s, when rank %d aborted after waiting", time, world);
+    break;
+  case NT_FREEZE_TEARDOWN:
+    nt_lines_add(&out->notes, "judged as of %s, when rank %d began to leave after waiting", time,
+                 world);
+    break;
+  default:
+    nt_lines_add(&out->notes, "judged as of %s, when rank %d ended after waiting", time, world);
+  }
+}
+
+static void note_losses(struct nt_verdict *out) {
+  const struct nt_model *model = out->job.model;
+  for (uint32_t i = 0; i < model->note_count; i++)
+    nt_lines_add(&out->notes, "%s", model->notes[i]);
+  uint64_t lost = 0, overwritten = 0, comms = 0, errors = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    lost += model->ranks[i].lost;
+    overwritten += model->ranks[i].overwritten;
+    comms += model->ranks[i].comms_lost;
+    errors += model->ranks[i].write_errors;
+  }
+  if (overwritten)
+    nt_lines_add(&out->notes, "%llu calls were overwritten: the traces hold the last window only",
+                 (unsigned long long)overwritten);
+  if (lost)
+    nt_lines_add(&out->notes, "%llu calls were lost: they found no room in the area",
+                 (unsigned long long)lost);
+  if (comms)
+    nt_lines_add(&out->notes, "%llu communicators were lost: they found no room in the area",
+                 (unsigned long long)comms);
+  if (errors)
+    nt_lines_add(&out->notes, "%llu parts of traces could not be written",
+                 (unsigned long long)errors);
+  if (out->job.unknown_views)
+    nt_lines_add(&out->notes, "%u communicators are left out: their creation was not seen",
+                 out->job.unknown_views);
+}
+
+/* By cause: those that are gone before those that differ; then by time, then by what never ties. */
+static int by_precedence(const void *a, const void *b) {
+  const struct nt_finding *x = a, *y = b;
+  bool open_x = x->class == NT_CLASS_UNDECIDED, open_y = y->class == NT_CLASS_UNDECIDED;
+  if (open_x != open_y)
+    return open_x ? 1 : -1;
+  if (x->since_ns != y->since_ns)
+    return x->since_ns < y->since_ns ? -1 : 1;
+  if (x->class != y->class)
+    return x->class < y->class ? -1 : 1;
+  if (x->joint != y->joint)
+    return x->joint < y->joint ? -1 : 1;
+  if (x->seq != y->seq)
+    return x->seq < y->seq ? -1 : 1;
+  uint32_t p = nt_rank_set_next(&x->blame, 0), q = nt_rank_set_next(&y->blame, 0);
+  return p < q ? -1 : p > q;
+}
+
+static int inquire(struct nt_inquiry *inquiry) {
+  int status = nt_creations_find(inquiry->job, &inquiry->creations);
+  if (!status)
+    status = nt_waits_find(inquiry->job, inquiry->freeze, &inquiry->p2p, &inquiry->creations,
+                           inquiry->divergences, &inquiry->waits);
+  if (!status)
+    status = nt_judge_divergences(inquiry);
+  if (!status)
+    status = nt_judge_waits(inquiry);
+  if (!status)
+    status = nt_judge_knots(inquiry);
+  if (!status)
+    status = nt_judge_messages(inquiry);
+  if (!status)
+    status = nt_judge_errors(inquiry);
+  if (!status)
+    status = nt_complete_findings(inquiry);
+  return status;
+}
+
+int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
+  memset(out, 0, sizeof *out);
+  struct nt_inquiry inquiry = {.verdict = out, .job = &out->job, .freeze = &out->freeze};
+  out->freeze = (struct nt_freeze){.ns = INT64_MAX, .rank = NT_NONE};
+  int status = nt_identify(model, &out->job);
+  if (!status)
+    status = list_ranks(model, out);
+  if (!status)
+    status = compare(&inquiry);
+  if (!status)
+    status = freeze(&inquiry);
+  if (!status)
+    status = inquire(&inquiry);
+  if (!status) {
+    if (out->count)
+      qsort(out->findings, out->count, sizeof *out->findings, by_precedence);
+    for (uint32_t i = 0; i < inquiry.waits.count; i++)
+      out->moving |= inquiry.waits.list[i].moving;
+    note_losses(out);
+    if (out->count)
+      note_freeze(out);
+  }
+  free_divergences(&inquiry);
+  nt_p2p_free(&inquiry.p2p);
+  nt_creations_free(&inquiry.creations);
+  nt_waits_free(&inquiry.waits);
+  return status;
+}
+
+void nt_verdict_free(struct nt_verdict *verdict) {
+  for (uint32_t i = 0; i < verdict->count; i++)
+    nt_finding_free(&verdict->findings[i]);
+  free(verdict->findings);
+  nt_freeze_free(&verdict->freeze);
+  if (verdict->job.model)
+    nt_job_free(&verdict->job);
+  nt_rank_set_free(&verdict->present);
+  nt_rank_set_free(&verdict->missing);
+  nt_lines_free(&verdict->notes);
+  memset(verdict, 0, sizeof *verdict);
+}
+
+enum nt_class nt_verdict_class(const struct nt_verdict *verdict) {
+  return verdict->count ? verdict->findings[0].class : NT_CLASS_CONSISTENT;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From model to findings, first the one that comes first.
+ *
+ *   identify -> sequences -> align, p2p -> freeze -> (the same up to the freeze point) ->
+ *   creations -> waits -> findings
+ *
+ * The result does not depend on the order in which traces were loaded.
+ */
+#ifndef NT_VERDICT_H
+#define NT_VERDICT_H
+
+#include "analysis/finding.h"
+#include "analysis/freeze.h"
+
+struct nt_verdict {
+  struct nt_job job;
+  struct nt_freeze freeze;
+  struct nt_finding *findings;
+  uint32_t count, room;
+  struct nt_rank_set present, missing; /* world ranks with and without a trace */
+  struct nt_lines notes;
+  bool moving; /* something is outstanding, but those that are behind are on their way */
+};
+
+/* The model must outlive the verdict. Returns 0 or a negative enum nt_err; free the result either way. */
+int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out);
+void nt_verdict_free(struct nt_verdict *verdict);
+
+/* Class of the first finding, or NT_CLASS_CONSISTENT. */
+enum nt_class nt_verdict_class(const struct nt_verdict *verdict);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the stuck operations; the graph over them is in knots.c. */
+#include "analysis/waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/knots.h"
+#include "analysis/sequence.h"
+#include "nccl/nccl_api.h"
+
+#define YOUNG_NS INT64_C(1000000000)
+/* Calls or time after a difference that show that it did not stop the job. */
+#define PASSED_CALLS 16
+#define PASSED_NS INT64_C(1000000000)
+/* Small messages are buffered: the sender does not wait. */
+#define BUFFERED_BYTES (UINT64_C(64) << 10)
+
+struct finder {
+  const struct nt_job *job;
+  const struct nt_freeze *freeze;
+  struct nt_waits *out;
+};
+
+static struct nt_stuck *add_stuck(struct finder *f, enum nt_stuck_kind kind, uint32_t joint,
+                                  uint32_t room) {
+  struct nt_waits *out = f->out;
+  if (out->count == out->room) {
+    uint32_t wanted = out->room ? 2 * out->room : 16;
+    struct nt_stuck *list = realloc(out->list, wanted * sizeof *list);
+    if (!list)
+      return NULL;
+    out->list = list;
+    out->room = wanted;
+  }
+  struct nt_stuck *stuck = &out->list[out->count];
+  memset(stuck, 0, sizeof *stuck);
+  stuck->kind = kind;
+  stuck->joint = joint;
+  stuck->item = NT_NONE;
+  stuck->waiters = malloc((room ? room : 1) * sizeof *stuck->waiters);
+  stuck->laggards = malloc((room ? room : 1) * sizeof *stuck->laggards);
+  stuck->leavers = malloc((room ? room : 1) * sizeof *stuck->leavers);
+  if (!stuck->waiters || !stuck->laggards || !stuck->leavers) {
+    free(stuck->waiters);
+    free(stuck->laggards);
+    free(stuck->leavers);
+    return NULL;
+  }
+  out->count++;
+  return stuck;
+}
+
+static void drop_stuck(struct finder *f) {
+  struct nt_stuck *stuck = &f->out->list[--f->out->count];
+  free(stuck->waiters);
+  free(stuck->laggards);
+  free(stuck->leavers);
+}
+
+static bool is_waiting(const struct finder *f, uint32_t rank) {
+  return f->freeze->fates[rank].kind == NT_FATE_ALIVE;
+}
+
+static void note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
+  if (member->ended_ns)
+    stuck->leavers[stuck->leaver_count++] = member->rank;
+  else
+    stuck->laggards[stuck->laggard_count++] = member->rank;
+}
+
+static void note_waiter(struct finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  if (!stuck->since_ns || call->enter_ns < stuck->since_ns)
+    stuck->since_ns = call->enter_ns;
+  stuck->fn = call->fn;
+  if (!is_waiting(f, rank))
+    return;
+  stuck->waiters[stuck->waiter_count++] = rank;
+  stuck->open |= nt_call_is_open(f->job, rank, index);
+}
+
+/* A live job: those that are behind may just be on their way. */
+static void judge_movement(struct finder *f, struct nt_stuck *stuck) {
+  int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
+  bool all_alive = !stuck->leaver_count, moved = false;
+  for (uint32_t i = 0; i < stuck->laggard_count; i++) {
+    const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
+    all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
+                 rank->state != NT_PROCESS_EXITED;
+    moved |= rank->moved;
+  }
+  stuck->moving = moved || (all_alive && stuck->since_ns && now - stuck->since_ns < YOUNG_NS);
+}
+
+/* The last thing that the rank did on any communicator, up to the cut. */
+static int64_t last_call_ns(const struct nt_job *job, uint32_t index) {
+  const struct nt_model_rank *rank = &job->model->ranks[index];
+  int64_t last = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].view != NT_NONE && rank->calls[i].enter_ns <= job->cut_ns &&
+        rank->calls[i].enter_ns > last)
+      last = rank->calls[i].enter_ns;
+  return last;
+}
+
+/* Only members without a trace can be behind. That holds the others if it is the last thing they did; where
+ * one has gone on, the operation is taken as finished. Returns false if so. */
+static bool judge_blind(struct finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+  int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(f->job, member, member->called);
+    if (!call || last_call_ns(f->job, member->rank) > call->enter_ns)
+      return false;
+    stuck->moving |= nt_member_rank(f->job, member)->moved;
+  }
+  stuck->moving |= stuck->since_ns && now - stuck->since_ns < YOUNG_NS;
+  return stuck->waiter_count > 0;
+}
+
+/* The difference is behind everybody: the job went on with whatever came of it. */
+static bool has_passed(const struct nt_job *job, const struct nt_joint *joint, uint32_t position) {
+  int64_t first = INT64_MAX, last = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *at = nt_member_call(job, member, position);
+    const struct nt_model_call *end = nt_member_call(job, member, member->called);
+    if (member->called <= position)
+      return false;
+    if (member->called >= position + PASSED_CALLS)
+      continue;
+    if (at && at->enter_ns < first)
+      first = at->enter_ns;
+    if (end && end->enter_ns > last)
+      last = end->enter_ns;
+  }
+  return first == INT64_MAX || last - first > PASSED_NS;
+}
+
+static bool only_changed(const struct nt_divergence *divergence) {
+  for (uint32_t i = 0; i < divergence->deviation_count; i++)
+    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
+      return false;
+  return true;
+}
+
+static int stuck_divergence(struct finder *f, uint32_t index, const struct nt_divergence *divergence) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_DIVERGED, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->seq = divergence->position;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->called < divergence->position || divergence->position < member->first)
+      continue;
+    uint32_t call = member->call[divergence->position - member->first];
+    if (call != NT_NONE)
+      note_waiter(f, stuck, member->rank, call);
+  }
+  if (has_passed(f->job, joint, divergence->position))
+    stuck->waiter_count = 0; /* it stopped nobody */
+  return 0;
+}
+
+static int stuck_collective(struct finder *f, uint32_t index, const struct nt_divergence *divergence) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t low = joint->members[0].called, high = low;
+  for (uint32_t i = 1; i < joint->member_count; i++) {
+    uint32_t called = joint->members[i].called;
+    low = called < low ? called : low;
+    high = called > high ? called : high;
+  }
+  bool blind = low == high;
+  if (!high || (blind && !joint->absent))
+    return 0;
+  if (divergence->hidden_high || (divergence->position && !only_changed(divergence)) ||
+      (divergence->position && low == divergence->position))
+    return 0;
+  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->seq = blind ? high : low + 1;
+  stuck->absent = blind;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->called < stuck->seq) {
+      note_laggard(stuck, member);
+      continue;
+    }
+    uint32_t call = stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
+    if (call != NT_NONE)
+      note_waiter(f, stuck, member->rank, call);
+    else if (is_waiting(f, member->rank))
+      stuck->waiters[stuck->waiter_count++] = member->rank;
+  }
+  if (!blind)
+    judge_movement(f, stuck);
+  else if (!judge_blind(f, stuck, joint))
+    drop_stuck(f);
+  return 0;
+}
+
+static int stuck_split(struct finder *f, uint32_t index) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t low = UINT32_MAX, high = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint32_t splits = joint->members[i].splits;
+    low = splits < low ? splits : low;
+    high = splits > high ? splits : high;
+  }
+  if (!high || (low == high && !joint->absent))
+    return 0;
+  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_SPLIT, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->absent = low == high;
+  stuck->seq = stuck->absent ? high : low + 1;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->splits < stuck->seq)
+      note_laggard(stuck, member);
+    else
+      note_waiter(f, stuck, member->rank, member->split_call);
+  }
+  if (!stuck->absent)
+    judge_movement(f, stuck);
+  else if (!stuck->open)
+    drop_stuck(f);
+  return 0;
+}
+
+static int stuck_init(struct finder *f, const struct nt_creations *creations, uint32_t item) {
+  const struct nt_creation *creation = &creations->list[item];
+  uint32_t missing = nt_rank_set_count(&creation->missing);
+  struct nt_stuck *stuck =
+      add_stuck(f, NT_STUCK_INIT, creation->joint, creation->creator_count + missing);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->item = item;
+  stuck->seq = 1;
+  stuck->since_ns = creation->since_ns;
+  stuck->fn = NT_FN_CommInitRank;
+  for (uint32_t i = 0; i < creation->creator_count; i++) {
+    const struct nt_creator *creator = &creation->creators[i];
+    if (creator->call != NT_NONE && !creator->refused)
+      note_waiter(f, stuck, creator->rank, creator->call);
+    else if (!creator->refused && is_waiting(f, creator->rank))
+      stuck->waiters[stuck->waiter_count++] = creator->rank;
+  }
+  for (uint32_t w = nt_rank_set_next(&creation->missing, 0); w < NT_RANK_MAX;
+       w = nt_rank_set_next(&creation->missing, w + 1)) {
+    uint32_t rank = nt_model_find(f->job->model, (int32_t)w);
+    if (rank != NT_NONE)
+      stuck->laggards[stuck->laggard_count++] = rank;
+    else
+      stuck->absent = true;
+  }
+  if (creation->problem == NT_CREATION_MISSING)
+    judge_movement(f, stuck);
+  return 0;
+}
+
+static int stuck_message(struct finder *f, const struct nt_p2p *p2p, uint32_t item) {
+  const struct nt_p2p_end *end = &p2p->ends[item];
+  const struct nt_member *partner = nt_p2p_partner(f->job, end);
+  if (f->freeze->fates[end->rank].kind != NT_FATE_ALIVE && end->is_send)
+    return 0; /* it is gone, and whatever it sent is nobody's wait */
+  struct nt_stuck *stuck =
+      add_stuck(f, end->is_send ? NT_STUCK_SEND : NT_STUCK_RECV, end->joint, 1);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->item = item;
+  stuck->seq = end->seq;
+  note_waiter(f, stuck, end->rank, end->call);
+  if (partner)
+    note_laggard(stuck, partner);
+  stuck->absent = !partner;
+  stuck->soft = end->is_send && !stuck->open &&
+                nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
+  judge_movement(f, stuck);
+  return 0;
+}
+
+static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
+  return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
+}
+
+static int list_stuck(struct finder *f, const struct nt_p2p *p2p, const struct nt_creations *creations,
+                      const struct nt_divergence *divergences) {
+  int status = 0;
+  for (uint32_t i = 0; i < f->job->joint_count && !status; i++) {
+    if (divergences[i].position)
+      status = stuck_divergence(f, i, &divergences[i]);
+    if (!status)
+      status = stuck_collective(f, i, &divergences[i]);
+    if (!status)
+      status = stuck_split(f, i);
+  }
+  for (uint32_t i = 0; i < creations->count && !status; i++)
+    status = stuck_init(f, creations, i);
+  for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
+    const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
+    if (i && same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
+      continue; /* only the first of a queue is waited for */
+    status = stuck_message(f, p2p, p2p->unmatched[i]);
+  }
+  return status;
+}
+
+/* A knot that holds only because of a send that may have been buffered is none. */
+static bool loosen(struct nt_waits *waits) {
+  bool loosened = false;
+  for (uint32_t i = 0; i < waits->count; i++) {
+    struct nt_stuck *stuck = &waits->list[i];
+    if (stuck->soft && !stuck->excused && waits->knot_ranks[stuck->knot] &&
+        waits->knot_sink[stuck->knot]) {
+      bool pure = true; /* nothing but sends: a cycle of sends, if there is nothing else to blame */
+      for (uint32_t j = 0; j < waits->count; j++)
+        pure &= waits->list[j].knot != stuck->knot || waits->list[j].kind == NT_STUCK_SEND;
+      if (pure)
+        continue;
+      stuck->excused = loosened = true;
+    }
+  }
+  return loosened;
+}
+
+int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze, const struct nt_p2p *p2p,
+                  const struct nt_creations *creations, const struct nt_divergence *divergences,
+                  struct nt_waits *out) {
+  struct finder f = {job, freeze, out};
+  memset(out, 0, sizeof *out);
+  int status = list_stuck(&f, p2p, creations, divergences);
+  for (uint32_t i = 0; i < out->count; i++)
+    out->list[i].excused = out->list[i].moving;
+  if (!status)
+    status = nt_knots_find(job->model->rank_count, out);
+  if (!status && loosen(out))
+    status = nt_knots_find(job->model->rank_count, out);
+  return status;
+}
+
+void nt_waits_free(struct nt_waits *waits) {
+  for (uint32_t i = 0; i < waits->count; i++) {
+    free(waits->list[i].waiters);
+    free(waits->list[i].laggards);
+    free(waits->list[i].leavers);
+  }
+  free(waits->list);
+  free(waits->rank_knot);
+  free(waits->knot_ranks);
+  free(waits->knot_stuck);
+  free(waits->knot_sink);
+  memset(waits, 0, sizeof *waits);
+}

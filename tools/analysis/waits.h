@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who waits for whom at the freeze point.
+ *
+ * A *stuck* operation is one that some members called and others did not (or that cannot finish
+ * because its calls differ). Ranks that called wait in it; it waits for the ranks that did not. Chains
+ * of this end at a sink: a rank that waits for nothing, an operation that nobody can finish, or a knot
+ * of ranks that wait for each other.
+ *
+ * Device progress and host waits, where the source tells them, belong into stuck_collective() and
+ * is_waiting() in waits.c: an operation that has finished on a rank is none that the rank waits in.
+ */
+#ifndef NT_WAITS_H
+#define NT_WAITS_H
+
+#include "analysis/align.h"
+#include "analysis/creation.h"
+#include "analysis/freeze.h"
+#include "analysis/p2p.h"
+
+enum nt_stuck_kind {
+  NT_STUCK_COLLECTIVE,
+  NT_STUCK_DIVERGED, /* calls differ: waits for nobody */
+  NT_STUCK_SPLIT,
+  NT_STUCK_INIT, /* of the list of creations */
+  NT_STUCK_RECV,
+  NT_STUCK_SEND,
+};
+
+struct nt_stuck {
+  enum nt_stuck_kind kind;
+  uint32_t joint;
+  uint32_t seq;
+  uint8_t fn;
+  uint32_t item; /* INIT: index of the creation; RECV, SEND: index of the end */
+  int64_t since_ns;
+  uint32_t *waiters, waiter_count;   /* ranks (indices) that called */
+  uint32_t *laggards, laggard_count; /* ranks with a trace that did not */
+  uint32_t *leavers, leaver_count;   /* of these, not among the laggards: those that left the communicator */
+  bool absent;   /* a member without a trace may be among those that did not */
+  bool open;     /* some waiter's host is inside the call */
+  bool soft;     /* a send that may have been buffered: the rank may have gone on */
+  bool moving;   /* those that are behind were seen to make calls, or it is too early to say */
+  bool excused;  /* `soft` or `moving`: not followed */
+  uint32_t knot; /* number of its strongly connected component */
+};
+
+struct nt_waits {
+  struct nt_stuck *list;
+  uint32_t count, room;
+  uint32_t *rank_knot; /* by rank */
+  uint32_t knot_count;
+  uint32_t *knot_ranks, *knot_stuck; /* members of each knot, counted */
+  bool *knot_sink;                   /* nothing leads out of it */
+};
+
+/* `divergences` by joint. Returns 0 or a negative enum nt_err; free the result either way. */
+int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze, const struct nt_p2p *p2p,
+                  const struct nt_creations *creations, const struct nt_divergence *divergences,
+                  struct nt_waits *out);
+void nt_waits_free(struct nt_waits *waits);
+
+#endif
