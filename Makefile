@@ -96,9 +96,9 @@ PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
 
 all: $(PRODUCTS)
 
-# tests/sim/sim.mk and tests/scenario/shim.mk add the prerequisites of these two.
+# The fragments below add the prerequisites of these two.
 sim scenario:
--include tests/sim/sim.mk tests/scenario/shim.mk
+include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk
 
 check:
 	@tests/setup build check lint

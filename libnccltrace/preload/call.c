@@ -210,8 +210,13 @@ static void give_back(const struct nt_pending *taken) {
 
 /* A call that took numbers has returned: keep them, give them back, or let the group decide. */
 static void settle(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
-  struct nt_pending taken = {call->comm, call->created, call->term, args->peer,
-                             nt_fn_shape(call->fn)};
+  struct nt_pending taken = {.comm = call->comm,
+                             .created = call->created,
+                             .term = call->term,
+                             .peer = args->peer,
+                             .shape = (uint16_t)nt_fn_shape(call->fn),
+                             .stream_slot = call->record ? call->record->stream : 0,
+                             .stream = args->stream};
   if (!accepted(result)) {
     give_back(&taken);
   } else if (call->thread->group_depth) {
@@ -248,6 +253,21 @@ static bool in_place(const struct nt_call *call, const struct nt_args *args) {
   }
 }
 
+/* A launch of its own gets its marks; inside a group only the number that the group's launch will have. A
+ * non-blocking communicator launches from another thread at its own time: not known. */
+static void mark_launch(struct nt_call *call, const struct nt_args *args) {
+  struct nt_record *record = call->record;
+  bool captured = false;
+  if (call->comm && call->comm->slot->def.blocking == 0)
+    return;
+  if (call->thread->group_depth)
+    record->launch = nt_gpu_next(record->stream);
+  else
+    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream, &captured);
+  if (captured)
+    record->flags |= NT_CALL_CAPTURED;
+}
+
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = start_record(call);
   uint8_t op = normal_op(call->comm, args->op);
@@ -261,6 +281,7 @@ void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   record->seq = seq;
   if (in_place(call, args))
     record->flags |= NT_CALL_IN_PLACE;
+  mark_launch(call, args);
   publish(call);
 }
 
@@ -271,10 +292,12 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
     return;
   fill_transfer(call, args);
   record->seq = seq;
+  mark_launch(call, args);
   publish(call);
 }
 
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  nt_gpu_end(&call->gpu, args->stream);
   finish(call, result);
   if (call->comm)
     settle(call, args, result);
@@ -294,6 +317,31 @@ void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclR
   }
 }
 
+/* Start marks on every stream that the group launches on. */
+static void begin_launches(struct nt_thread *thread) {
+  thread->launch_count = 0;
+  for (uint32_t i = 0; i < thread->pending_count; i++) {
+    const struct nt_pending *entry = &thread->pending[i];
+    uint32_t seen = 0;
+    bool captured;
+    while (seen < thread->launch_count && thread->launches[seen].slot != entry->stream_slot)
+      seen++;
+    if (!entry->stream_slot || seen < thread->launch_count || seen == NT_GROUP_STREAMS ||
+        (entry->comm && entry->comm->slot->def.blocking == 0))
+      continue;
+    struct nt_group_launch *launch = &thread->launches[thread->launch_count++];
+    launch->slot = entry->stream_slot;
+    launch->stream = entry->stream;
+    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, &captured);
+  }
+}
+
+static void end_launches(struct nt_thread *thread) {
+  for (uint32_t i = 0; i < thread->launch_count; i++)
+    nt_gpu_end(&thread->launches[i].gpu, thread->launches[i].stream);
+  thread->launch_count = 0;
+}
+
 /* Only the outermost end launches anything, and only it is worth a record. */
 void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
   struct nt_thread *thread = call->thread;
@@ -304,6 +352,8 @@ void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
   if (!record)
     return;
   record->count = thread->pending_count;
+  if (nt_fn_shape(call->fn) == NT_SHAPE_GROUP_END)
+    begin_launches(thread);
   publish(call);
 }
 
@@ -311,6 +361,7 @@ void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclRes
   struct nt_thread *thread = call->thread;
   (void)args;
   bool simulated = nt_fn_shape(call->fn) == NT_SHAPE_GROUP_SIMULATE;
+  end_launches(thread);
   finish(call, result);
   if (!thread->group_depth || --thread->group_depth)
     return;
@@ -596,6 +647,8 @@ static uint32_t end_state(unsigned fn) {
  * even before the call has returned here. */
 void nt_enter_end(struct nt_call *call, const struct nt_args *args) {
   (void)args;
+  if (nt_fn_shape(call->fn) == NT_SHAPE_COMM_ABORT)
+    nt_gpu_freeze();
   struct nt_record *record = start_record(call);
   if (record) {
     record->seq = 1;

@@ -12,6 +12,7 @@
 
 #include "nccl/nccl_types.h"
 #include "preload/comms.h"
+#include "preload/gpu_progress.h"
 #include "preload/resolve.h"
 #include "preload/thread_state.h"
 
@@ -40,6 +41,7 @@ struct nt_call {
   struct nt_comm *comm;     /* the call's communicator, NULL if none or not known */
   struct nt_comm *created;  /* the communicator it makes */
   uint64_t term;            /* added to the running sum */
+  struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   unsigned fn;
 };
 
@@ -57,6 +59,7 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   call->record = NULL;
   call->comm = call->created = NULL;
   call->term = 0;
+  call->gpu.track = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
     /* Deeper than the open call's wrapper: NCCL calling its own functions. Otherwise that wrapper
      * is gone from the stack without having returned. */

@@ -106,17 +106,16 @@ static ncclComm_t peek(ncclComm_t *where) {
 }
 
 static struct nt_comm *resolve_pending(ncclComm_t handle) {
-  struct nt_comm *match = NULL;
-  for (unsigned i = 1; i < COMMS && !match; i++) {
+  for (unsigned i = 1; i < COMMS; i++) {
     struct nt_comm *comm = &comms[i];
     if (!comm->unresolved || peek(comm->unresolved) != handle)
       continue;
     comm->unresolved = NULL;
     unresolved--;
     bind(comm, handle);
-    match = comm;
+    return comm;
   }
-  return match;
+  return NULL;
 }
 
 struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {

@@ -17,6 +17,7 @@
 
 #include "preload/comms.h"
 #include "preload/evidence.h"
+#include "preload/gpu_progress.h"
 #include "preload/helper.h"
 #include "preload/log.h"
 #include "preload/settings.h"
@@ -89,6 +90,7 @@ static void start(int rank, int nranks) {
   nt_process.clock = nt_clock_pick();
   nt_process.incarnation++;
   nt_comms_reset();
+  nt_gpu_reset(settings.gpu);
   fill_header(&world, rank, nranks);
   if (!nt_process.area.path[0])
     nt_complain(nt_process.area.header,
@@ -143,6 +145,7 @@ void nt_process_leaving(int code) {
                         (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
                         memory_order_relaxed);
   atomic_compare_exchange_strong(&header->run_state, &running, NT_RUN_EXITING);
+  nt_gpu_stop();
   nt_helper_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
   errno = saved_errno;
 }

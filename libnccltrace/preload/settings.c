@@ -57,6 +57,7 @@ void nt_settings_read(struct nt_settings *out) {
   const char *keep = getenv("NCCLTRACE_KEEP");
   memset(out, 0, sizeof(*out));
   out->enabled = !is_off(getenv("NCCLTRACE"));
+  out->gpu = !is_off(getenv("NCCLTRACE_GPU"));
   out->log = log && *log && !is_off(log);
   out->file_size = size_or("NCCLTRACE_SIZE", DEFAULT_FILE_SIZE, SMALLEST_FILE_SIZE);
   out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, UINT64_C(512) << 10);

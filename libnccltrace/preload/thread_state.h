@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "preload/gpu_progress.h"
 #include "preload/process.h"
 
 struct nt_comm;
@@ -20,7 +21,18 @@ struct nt_pending {
   struct nt_comm *created; /* communicator that exists only if the group succeeds */
   uint64_t term;           /* of the running sum */
   int32_t peer;
-  uint32_t shape; /* enum nt_shape */
+  uint16_t shape;       /* enum nt_shape */
+  uint16_t stream_slot; /* 0: launches nothing */
+  cudaStream_t stream;
+};
+
+enum { NT_GROUP_STREAMS = 8 };
+
+/* The launch of a group on one of its streams. */
+struct nt_group_launch {
+  uint16_t slot;
+  cudaStream_t stream;
+  struct nt_gpu_launch gpu;
 };
 
 struct nt_thread {
@@ -33,6 +45,8 @@ struct nt_thread {
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
   uint32_t pending_count, pending_capacity;
   struct nt_pending *pending;
+  uint32_t launch_count; /* of the group that is being ended; streams beyond the room go unmarked */
+  struct nt_group_launch launches[NT_GROUP_STREAMS];
 };
 
 extern __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));

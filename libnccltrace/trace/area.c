@@ -28,6 +28,7 @@ enum {
   EVIDENCE_BYTES = 64 * 1024,
   THREADS = 256,
   STREAMS = 256,
+  GPU_MARKS = 1024,
   COMMS_MAX = 256,
   COMMS_MIN = 64,
   CHUNKS_MIN = 8,
@@ -89,6 +90,12 @@ static void lay_out(struct nt_area_header *h, uint64_t bytes) {
   h->stream_size = sizeof(struct nt_stream_slot);
   h->stream_count = STREAMS;
   h->stream_offset = place(&end, (uint64_t)h->stream_size * h->stream_count);
+  h->gpu_stream_size = sizeof(struct nt_gpu_stream);
+  h->gpu_stream_count = STREAMS;
+  h->gpu_stream_offset = place(&end, (uint64_t)h->gpu_stream_size * h->gpu_stream_count);
+  h->gpu_mark_size = sizeof(struct nt_gpu_mark);
+  h->gpu_mark_count = GPU_MARKS;
+  h->gpu_mark_offset = place(&end, (uint64_t)h->gpu_mark_size * h->gpu_mark_count);
   h->spool_size = small ? SPOOL_MIN : SPOOL_MAX;
   h->spool_offset = place(&end, h->spool_size);
   uint64_t left = bytes > end ? (bytes - end) / NT_CHUNK_BYTES : 0;
@@ -105,6 +112,8 @@ static void set_pointers(struct nt_area *area) {
   area->threads = (struct nt_thread_slot *)(void *)(base + h->thread_offset);
   area->streams = (struct nt_stream_slot *)(void *)(base + h->stream_offset);
   area->chunks = (struct nt_chunk *)(void *)(base + h->chunk_offset);
+  area->gpu_streams = (struct nt_gpu_stream *)(void *)(base + h->gpu_stream_offset);
+  area->gpu_mark_ring = (struct nt_gpu_mark *)(void *)(base + h->gpu_mark_offset);
   area->evidence = (char *)(base + h->evidence_offset);
   area->spool = base + h->spool_offset;
   area->mapped = h->total_size;
@@ -235,6 +244,10 @@ static int check_header(const struct nt_area_header *h, uint64_t file_size) {
                  sizeof(struct nt_thread_slot)) ||
       !region_ok(total, h->stream_offset, h->stream_size, h->stream_count,
                  sizeof(struct nt_stream_slot)) ||
+      !region_ok(total, h->gpu_stream_offset, h->gpu_stream_size, h->gpu_stream_count,
+                 sizeof(struct nt_gpu_stream)) ||
+      !region_ok(total, h->gpu_mark_offset, h->gpu_mark_size, h->gpu_mark_count,
+                 sizeof(struct nt_gpu_mark)) ||
       !region_ok(total, h->chunk_offset, h->chunk_size, h->chunk_count, NT_CHUNK_BYTES) ||
       !region_ok(total, h->evidence_offset, 1, h->evidence_size, 1) ||
       !region_ok(total, h->spool_offset, 1, h->spool_size, 1))

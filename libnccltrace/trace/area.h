@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "trace/gpu_area.h"
 #include "trace/record.h"
 
 #define NT_AREA_MAGIC "NCCLAREA"
@@ -230,6 +231,11 @@ struct nt_area_header {
   uint32_t spool_reserved;
   char file_path[1024];
   struct nt_peer_note peers[NT_PEER_NOTES];
+  /* GPU progress, gpu_area.h */
+  uint32_t gpu_stream_offset, gpu_stream_size, gpu_stream_count; /* entry i belongs to stream slot i */
+  uint32_t gpu_mark_offset, gpu_mark_size, gpu_mark_count;
+  _Atomic uint64_t gpu_marks;        /* marks written so far; the last gpu_mark_count are there */
+  _Atomic uint64_t gpu_heartbeat_ns; /* CLOCK_REALTIME of the gpu thread's last look, 0: no such thread */
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
 
@@ -243,6 +249,8 @@ struct nt_area {
   struct nt_thread_slot *threads;
   struct nt_stream_slot *streams;
   struct nt_chunk *chunks;
+  struct nt_gpu_stream *gpu_streams;
+  struct nt_gpu_mark *gpu_mark_ring;
   char *evidence;
   unsigned char *spool;
   uint64_t mapped; /* bytes */

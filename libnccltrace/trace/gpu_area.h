@@ -9,8 +9,8 @@
  * moments of progress go to a small ring of marks, one for each step seen, with the bounds between which
  * it happened; the helper moves them to the file.
  *
- * After an abort every hung operation reads as finished, so launches up to `frozen` that were not
- * finished by then never will be.
+ * After an abort every hung operation reads as finished, so of the launches that were unfinished when it
+ * began nothing more is said: they are (frozen_after, frozen].
  */
 #ifndef NT_GPU_AREA_H
 #define NT_GPU_AREA_H
@@ -23,11 +23,13 @@ struct nt_gpu_stream {
   _Atomic uint32_t issued;   /*  0 launches numbered so far */
   _Atomic uint32_t reached;  /*  4 newest launch seen to have had its turn */
   _Atomic uint32_t finished; /*  8 newest launch seen complete */
-  _Atomic uint32_t frozen;   /* 12 launches in (finished, frozen] were aborted; 0 if none */
+  _Atomic uint32_t frozen;   /* 12 newest launch at the last abort, 0 if there was none */
   _Atomic uint32_t unmarked; /* 16 launches that got no marks (capture, too many outstanding) */
   _Atomic uint32_t error;    /* 20 CUresult that a poll returned, 0 if none */
   _Atomic uint64_t polled;   /* 24 when the stream was last looked at */
-  uint64_t reserved[4];
+  _Atomic uint32_t frozen_after; /* 32 newest launch that was finished at the last abort */
+  uint32_t pad;
+  uint64_t reserved[3];
 };
 _Static_assert(sizeof(struct nt_gpu_stream) == 64, "one cache line a stream");
 

@@ -5,8 +5,7 @@
 # Each case is a sub-command of tests/preload/library_cases.c, run bare and traced on the simulator.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-root=$PWD
-build=$root/${BUILD:-build}
+build=$(realpath "${BUILD:-build}")
 work=$(mktemp -d)
 shm=/dev/shm/nt-library-$$
 passed=0 failed=0
@@ -87,7 +86,7 @@ run jumps
 [ "$status" = 0 ] && "$build/nccltrace" show "$traces/rank0.trace" | grep -q '666.*never returned' &&
   calls AllReduce | grep -q ' 5$'
 check "a call left by longjmp is noted, later calls are recorded" $? "$("$build/nccltrace" show "$traces/rank0.trace")"
-also=
+also=""
 
 "$build/preload/library_cases" results >"$work/bare"
 run results
@@ -103,7 +102,7 @@ done
 # It may die before the helper has made the file: then the area has everything.
 run abort
 left=$traces/rank0.trace
-[ -e "$left" ] || left=$(ls "$shm"/*.area)
+[ -e "$left" ] || left=$(ls -t "$shm"/*.area | head -1)
 "$build/nccltrace" show --header "$left" >"$work/left"
 [ "$status" = 134 ] && grep -q vanished "$work/left" && "$build/nccltrace" show "$left" | grep -q 'AllReduce'
 check "an abort loses nothing" $? "status $status, $(grep state "$work/left")"

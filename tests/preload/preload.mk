@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs that tests/cli/library.sh runs with the library preloaded, on the simulator; and the NCCL that does
-# nothing, against which tests/bench/bench_call.c measures. Included by the top Makefile.
+# Programs that tests/cli/library.sh runs with the library preloaded, on the simulator. Included by the
+# top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so
-NULL_NCCL     := $(BUILD)/bench/null/libnccl.so.2
 
 scenario: $(PRELOAD_CASES)
 
@@ -16,13 +15,3 @@ $(BUILD)/preload/libjumping.so: tests/preload/jumping_nccl.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -ldl
-
-$(NULL_NCCL): tests/bench/null_nccl.c $(BUILD)/.flags
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -Wl,-soname,libnccl.so.2 -o $@ $<
-
-$(BUILD)/bench/bench_call: tests/bench/bench_call.c $(NULL_NCCL) $(BUILD)/.flags
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'

@@ -14,9 +14,11 @@ SIM_CUDART_OBJ := $(SIM)/obj/sim_cudart.o
 SIM_NCCL_OBJ := $(addprefix $(SIM)/obj/,sim_boot.o sim_comm.o sim_connect.o sim_enqueue.o \
   sim_group.o sim_p2p.o sim_reduce.o sim_ring.o sim_shm.o sim_split.o sim_stubs.o)
 SIM_LIBS := $(SIM)/libcuda.so.1 $(SIM)/libcudart.so.13 $(SIM)/libnccl.so.2
+# The same NCCL as a static archive, and with the interface of 2.10, for tests of symbol resolution.
+SIM_VARIANTS := $(SIM)/libnccl_static.a $(SIM)/nccl-2.10/libnccl.so.2
 
 .PHONY: sim sim-check
-sim: $(SIM_LIBS) $(SIM)/sim_selftest
+sim: $(SIM_LIBS) $(SIM_VARIANTS) $(SIM)/sim_selftest
 
 sim-check: sim
 	$(SIM)/sim_selftest
@@ -38,9 +40,25 @@ $(SIM)/libnccl.so.2: $(SIM_NCCL_OBJ) $(SIM)/libcuda.so.1
 	$(CC) $(SIM_LDFLAGS) $(LDFLAGS) -Wl,-soname,libnccl.so.2 -o $@ $(SIM_NCCL_OBJ) -l:libcuda.so.1
 	ln -sf libnccl.so.2 $(SIM)/libnccl.so
 
-SIM_TEST_OBJ := $(addprefix $(SIM)/obj/,sim_selftest.o sim_selftest_data.o sim_selftest_hang.o)
+SIM_TEST_OBJ := $(addprefix $(SIM)/obj/,sim_selftest.o sim_selftest_data.o sim_selftest_comm.o \
+  sim_selftest_hang.o)
+
+$(SIM)/libnccl_static.a: $(SIM_NCCL_OBJ)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(SIM)/obj/old/sim_stubs.o: $(SIM_SRC)/sim_stubs.c $(SIM_SRC)/sim.mk
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) $(CFLAGS) -DSIM_VERSION_CODE=21003 -MMD -MP -c -o $@ $<
+
+SIM_OLD_OBJ := $(filter-out %/sim_stubs.o,$(SIM_NCCL_OBJ)) $(SIM)/obj/old/sim_stubs.o
+$(SIM)/nccl-2.10/libnccl.so.2: $(SIM_OLD_OBJ) $(SIM_SRC)/sim_nccl_2_10.map $(SIM)/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) $(SIM_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -Wl,-soname,libnccl.so.2 \
+	  -Wl,--version-script=$(SIM_SRC)/sim_nccl_2_10.map -o $@ $(SIM_OLD_OBJ) -l:libcuda.so.1
+
 $(SIM)/sim_selftest: $(SIM_TEST_OBJ) $(SIM_LIBS)
 	$(CC) -pthread $(LDFLAGS) -o $@ $(SIM_TEST_OBJ) -L$(SIM) -Wl,-rpath,'$$ORIGIN' \
 	  -lnccl -lcudart -lcuda -lm
 
--include $(wildcard $(SIM)/obj/*.d)
+-include $(wildcard $(SIM)/obj/*.d $(SIM)/obj/old/*.d)

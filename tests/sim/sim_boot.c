@@ -18,16 +18,20 @@
 
 #include "sim_nccl.h"
 
+static _Thread_local char last_warning[256];
+
 void sim_nccl_warn(const char *format, ...) {
   const char *level = getenv("NCCL_DEBUG");
   va_list args;
-  if (!level || (strcmp(level, "WARN") && strcmp(level, "INFO")))
-    return;
-  fprintf(stderr, "[%d] NCCL WARN ", (int)getpid());
   va_start(args, format);
-  vfprintf(stderr, format, args);
+  vsnprintf(last_warning, sizeof(last_warning), format, args);
   va_end(args);
-  fputc('\n', stderr);
+  if (level && (!strcmp(level, "WARN") || !strcmp(level, "INFO")))
+    fprintf(stderr, "[%d] NCCL WARN %s\n", (int)getpid(), last_warning);
+}
+
+const char *sim_nccl_last_warning(void) {
+  return last_warning;
 }
 
 uint64_t sim_boot_hash(uint64_t seed, const void *data, size_t size) {

@@ -42,7 +42,7 @@ static void read_config(ncclComm_t comm, const ncclConfig_t *config) {
 ncclComm_t sim_comm_new(int nranks, int rank, const ncclConfig_t *config, ncclComm_t parent) {
   ncclComm_t comm = calloc(1, sizeof(*comm));
   int *pidfd = malloc((size_t)nranks * sizeof(*pidfd));
-  uint8_t *p2p = calloc((size_t)nranks, 1);
+  _Atomic uint8_t *p2p = calloc((size_t)nranks, 1);
   if (!comm || !pidfd || !p2p) {
     free(comm);
     free(pidfd);
@@ -136,16 +136,10 @@ bool sim_comm_wait(ncclComm_t comm, uint32_t seen, int peer) {
   return !atomic_load(&comm->aborted);
 }
 
-static void connect_all(ncclComm_t comm) {
-  memset(comm->p2p_connected, 3, (size_t)comm->nranks);
-}
-
 static ncclResult_t run_init(void *arg) {
   struct init_job *job = arg;
   sim_device_select(job->device);
   ncclResult_t result = sim_boot_join(job->comm);
-  if (result == ncclSuccess && getenv("NTSIM_LAZY") && !strcmp(getenv("NTSIM_LAZY"), "0"))
-    connect_all(job->comm);
   sim_comm_unref(job->comm);
   free(job);
   return result;
@@ -277,10 +271,15 @@ SIM_NCCL_API(ncclResult_t, CommDestroy, ncclComm_t comm) {
   return sim_group_error(result == ncclSuccess ? run_destroy(comm) : result);
 }
 
+/* Ends every wait on the communicator, and returns when its running work has left the streams. What
+ * is still queued will do nothing. */
 static void interrupt(ncclComm_t comm) {
+  struct timespec pause = {.tv_nsec = 50000};
   atomic_store(&comm->aborted, true);
   if (comm->shm)
     sim_shm_ring_bell(comm->shm, comm->rank);
+  while (atomic_load(&comm->running))
+    nanosleep(&pause, NULL);
 }
 
 SIM_NCCL_API(ncclResult_t, CommAbort, ncclComm_t comm) {
@@ -301,10 +300,7 @@ SIM_NCCL_API(ncclResult_t, CommRevoke, ncclComm_t comm, int revokeFlags) {
   if (result != ncclSuccess || revokeFlags)
     return result != ncclSuccess ? result : ncclInvalidArgument;
   comm->revoked = true;
-  interrupt(comm);
-  wait_outstanding(comm);
-  /* Waiting on this communicator is possible again, for a shrink. */
-  atomic_store(&comm->aborted, false);
+  interrupt(comm); /* for good: what may follow, a shrink, waits on the new communicator */
   return ncclSuccess;
 }
 

@@ -163,13 +163,15 @@ static void free_launch(struct sim_launch *launch, bool with_tasks) {
 
 static void run_plan(void *arg) {
   struct sim_plan *plan = arg;
-  bool going = true;
+  atomic_fetch_add(&plan->comm->running, 1);
+  bool going = !atomic_load(&plan->comm->aborted);
   for (struct sim_task *t = plan->collectives; t && going; t = t->next)
     going = sim_ring_run(t);
   if (going && plan->p2p)
     sim_p2p_run(plan->comm, plan->p2p);
   free_tasks(plan->collectives);
   free_tasks(plan->p2p);
+  atomic_fetch_sub(&plan->comm->running, 1);
   sim_comm_unref(plan->comm);
   free(plan);
 }

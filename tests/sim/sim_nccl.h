@@ -38,11 +38,12 @@ struct ncclComm {
   atomic_int refs;
   atomic_int async; /* ncclResult_t */
   atomic_bool aborted, revoked;
-  atomic_int captured;    /* plans in living graphs */
-  atomic_int working;     /* job threads of a non-blocking communicator */
-  uint32_t connected;     /* SIM_CONN_*, classes that are connected for certain */
-  uint8_t *p2p_connected; /* per peer: bit 0 sending, bit 1 receiving */
-  uint64_t collectives;   /* how many were launched */
+  atomic_int running;             /* plans that are at the head of a stream */
+  atomic_int captured;            /* plans in living graphs */
+  atomic_int working;             /* job threads of a non-blocking communicator */
+  _Atomic uint32_t connected;     /* SIM_CONN_*, classes that are connected for certain */
+  _Atomic uint8_t *p2p_connected; /* per peer: bit 0 sending, bit 1 receiving */
+  uint64_t collectives;           /* how many were launched */
   uint64_t rounds[SIM_BOARD_COUNT];
   uint64_t splits;
   struct {
@@ -108,6 +109,8 @@ ncclResult_t sim_boot_join(ncclComm_t comm);
 ncclResult_t sim_boot_exchange(ncclComm_t comm, enum sim_board board, int64_t a, int64_t b,
                                int64_t *values);
 uint64_t sim_boot_hash(uint64_t seed, const void *data, size_t size);
+/* The text of this thread's last warning. */
+const char *sim_nccl_last_warning(void);
 void sim_nccl_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* sim_group.c */

@@ -101,23 +101,28 @@ static bool is_first(const struct p2p *list, size_t i) {
   return true;
 }
 
+/* The peer of one of the unfinished receives, another one each turn: -1 if there is none. */
+static int awaited_peer(const struct p2p *list, size_t n, size_t turn) {
+  for (size_t k = 0; k < n; k++) {
+    const struct p2p *p = &list[(turn + k) % n];
+    if (!finished(p) && p->task->fn == SIM_RECV)
+      return p->task->peer;
+  }
+  return -1;
+}
+
 static bool run_all(ncclComm_t comm, struct p2p *list, size_t n) {
-  for (;;) {
+  for (size_t turn = 0;; turn++) {
     uint32_t seen = sim_shm_bell(comm->shm, comm->rank);
     bool moved = false, all = true;
-    int waits_for = -1;
     for (size_t i = 0; i < n; i++) {
       if (!finished(&list[i]) && is_first(list, i))
         moved |= list[i].task->fn == SIM_SEND ? push(comm, &list[i]) : pull(comm, &list[i]);
-      if (!finished(&list[i])) {
-        all = false;
-        if (waits_for < 0 && list[i].task->fn == SIM_RECV)
-          waits_for = list[i].task->peer;
-      }
+      all &= finished(&list[i]);
     }
     if (all)
       return true;
-    if (!moved && !sim_comm_wait(comm, seen, waits_for))
+    if (!moved && !sim_comm_wait(comm, seen, awaited_peer(list, n, turn)))
       return false;
   }
 }

@@ -194,8 +194,8 @@ static bool end_case(struct running *r) {
 }
 
 static const struct st_case *case_at(size_t index, const char *filter) {
-  static const struct st_case *const lists[] = {st_data_cases, st_hang_cases};
-  for (int l = 0; l < 2; l++) {
+  static const struct st_case *const lists[] = {st_data_cases, st_comm_cases, st_hang_cases};
+  for (int l = 0; l < 3; l++) {
     for (const struct st_case *c = lists[l]; c->name; c++) {
       if ((!filter || strstr(c->name, filter)) && index-- == 0)
         return c;

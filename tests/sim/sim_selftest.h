@@ -26,7 +26,7 @@ struct st_case {
   bool cold; /* no communicator is made, nothing is connected */
 };
 
-extern const struct st_case st_data_cases[], st_hang_cases[];
+extern const struct st_case st_data_cases[], st_comm_cases[], st_hang_cases[];
 
 /* Ends the process, and the case, with a message. */
 void st_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -55,5 +55,24 @@ void st_meet(void);
   } while (0)
 void st_pause(void);
 void *st_buffer(size_t bytes);
+
+/* A send buffer with values that depend on rank and index, a receive buffer, and a host copy. */
+struct st_buffers {
+  char *host;
+  void *send, *recv;
+  size_t bytes;
+};
+struct st_buffers st_buffers_new(struct st_rank *t, ncclDataType_t type, size_t elements);
+/* Waits for the rank's stream, then copies to the host. */
+void st_fetch(struct st_rank *t, struct st_buffers *b, const void *from);
+void st_release(struct st_buffers *b);
+void st_expect(ncclDataType_t type, const struct st_buffers *b, size_t i, double v,
+               const char *what);
+/* What element i is after a reduction of n ranks' send buffers. */
+double st_reduced(int n, size_t i, ncclRedOp_t op);
+void st_check_moves(struct st_rank *t, ncclDataType_t type, size_t count);
+void st_check_reductions(struct st_rank *t, ncclDataType_t type, size_t count, ncclRedOp_t op);
+/* One checked all-reduce. */
+void st_use(struct st_rank *t, ncclComm_t comm);
 
 #endif

@@ -33,7 +33,7 @@
 #define TREE_SLOT_SIZE 4096u
 #define P2P_SLOTS 32u
 #define P2P_SLOT_SIZE (128u << 10)
-#define ORPHAN_AGE 30 /* seconds before an unlocked file counts as left behind */
+#define ORPHAN_AGE 5 /* seconds before an unlocked file counts as left behind */
 #define PUNCH_SIZE (256u << 10)
 
 static int area_dir(char *path, size_t room) {
@@ -127,7 +127,7 @@ static struct sim_shm *map_area(int fd, uint64_t size) {
 static int create_area(const char *dir, const char *path, int nranks) {
   static _Atomic unsigned int counter;
   char temp[PATH_MAX + 64];
-  int result = -1;
+  int error = 0;
   uint64_t size = layout(NULL, nranks, false);
   snprintf(temp, sizeof(temp), "%s/new-%d-%u", dir, (int)getpid(), atomic_fetch_add(&counter, 1));
   int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -138,25 +138,28 @@ static int create_area(const char *dir, const char *path, int nranks) {
   if (shm) {
     layout(shm, nranks, true);
     munmap(shm, size);
-    result = link(temp, path) && errno != EEXIST ? -1 : 0;
   }
+  if (!shm || (link(temp, path) && errno != EEXIST))
+    error = errno;
   unlink(temp);
   close(fd);
-  return result;
+  errno = error;
+  return error ? -1 : 0;
 }
 
 struct sim_shm *sim_shm_open(const char *name, int nranks, int *fd_out) {
   char dir[PATH_MAX], path[PATH_MAX + 256];
   struct stat st;
-  if (area_dir(dir, sizeof(dir)))
-    return NULL;
-  snprintf(path, sizeof(path), "%s/%s", dir, name);
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; attempt++) {
+    if (area_dir(dir, sizeof(dir)))
+      return NULL;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && attempt == 0)
       remove_orphans(dir);
-    if (fd < 0 && (errno != ENOENT || create_area(dir, path, nranks)))
+    /* Between two attempts somebody may remove the area, or the directory: it is rebuilt. */
+    if (fd < 0 && (errno != ENOENT || (create_area(dir, path, nranks) && errno != ENOENT)))
       return NULL;
   }
   if (fd < 0)
@@ -175,6 +178,8 @@ void sim_shm_unlink(const char *name) {
     return;
   snprintf(path, sizeof(path), "%s/%s", dir, name);
   unlink(path);
+  if (!getenv("NTSIM_DIR"))
+    rmdir(dir); /* if it is empty: nothing stays behind */
 }
 
 void sim_shm_close(struct sim_shm *shm) {

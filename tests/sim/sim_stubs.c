@@ -6,6 +6,11 @@
  */
 #include "sim_nccl.h"
 
+/* What ncclGetVersion says; a variant of the library is built with another number. */
+#ifndef SIM_VERSION_CODE
+#define SIM_VERSION_CODE NCCL_VERSION_CODE
+#endif
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define SIM_ABSENT_CommGetUniqueId ~, 1
@@ -39,7 +44,7 @@
 SIM_NCCL_API(ncclResult_t, GetVersion, int *version) {
   if (!version)
     return ncclInvalidArgument;
-  *version = NCCL_VERSION_CODE;
+  *version = SIM_VERSION_CODE;
   return ncclSuccess;
 }
 
@@ -68,5 +73,5 @@ SIM_NCCL_API(const char *, GetErrorString, ncclResult_t result) {
 
 SIM_NCCL_API(const char *, GetLastError, ncclComm_t comm) {
   (void)comm;
-  return "";
+  return sim_nccl_last_warning();
 }

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Application threads write marks at the head of a stream's ring, the gpu thread removes them at its tail. A
+ * stream is rarely launched on by two threads at once; the loser of that race goes unmarked, which costs
+ * nothing but resolution, since launches of a stream finish in order.
+ */
+#include "preload/gpu_progress.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/cuda_driver.h"
+#include "preload/process.h"
+
+enum {
+  MARKS = 256,      /* per stream; power of two */
+  TIMED_EVERY = 64, /* one place in so many has events with timing */
+  STREAMS = 256,
+  BUSY_MS = 20,
+  IDLE_MS = 100,
+  STOP_MS = 20,
+  STACK_BYTES = 256 * 1024,
+};
+
+struct mark {
+  uint32_t launch;
+  nt_cu_event start, end; /* made at first use of the place, then recorded again and again */
+};
+
+struct nt_gpu_track {
+  struct nt_gpu_stream *progress; /* in the area */
+  nt_cu_context context;
+  _Atomic uint32_t busy;    /* a thread is between begin and end */
+  _Atomic uint32_t started; /* start marks put; >= ended */
+  _Atomic uint32_t ended;   /* end marks put */
+  _Atomic uint32_t tail;    /* marks seen finished; gpu thread only */
+  uint32_t reached;         /* marks seen reached; gpu thread only */
+  uint16_t slot;
+  bool broken; /* an entry point refused: no more marks */
+  struct mark marks[MARKS];
+};
+
+static struct nt_gpu_track *_Atomic tracks[STREAMS];
+static bool enabled;
+/* Also the futex on which the thread sleeps and on which its end is awaited. */
+enum { NONE, RUNNING, STOPPING, STOPPED };
+static _Atomic uint32_t thread_state;
+
+void nt_gpu_reset(bool on) {
+  for (unsigned i = 0; i < STREAMS; i++)
+    atomic_store_explicit(&tracks[i], NULL, memory_order_relaxed);
+  atomic_store(&thread_state, NONE);
+  enabled = on;
+}
+
+static bool usable(void) {
+  return enabled && nt_cuda_driver_has_events(nt_cuda_driver_known());
+}
+
+uint32_t nt_gpu_next(uint16_t slot) {
+  if (!slot || slot >= STREAMS || !usable())
+    return 0;
+  struct nt_gpu_stream *progress = &nt_process.area.gpu_streams[slot];
+  return atomic_load_explicit(&progress->issued, memory_order_relaxed) + 1;
+}
+
+/* ---- the polling thread -------------------------------------------------------------------- */
+
+static void write_mark(const struct nt_gpu_track *track, enum nt_gpu_mark_kind kind, uint32_t first,
+                       uint32_t last, uint64_t not_before, uint64_t by) {
+  struct nt_area_header *header = nt_process.area.header;
+  uint64_t at = atomic_load_explicit(&header->gpu_marks, memory_order_relaxed);
+  struct nt_gpu_mark *mark = &nt_process.area.gpu_mark_ring[at % header->gpu_mark_count];
+  *mark = (struct nt_gpu_mark){.stream = track->slot,
+                               .kind = (uint16_t)kind,
+                               .first = first,
+                               .last = last,
+                               .not_before = not_before,
+                               .by = by};
+  atomic_store_explicit(&header->gpu_marks, at + 1, memory_order_release);
+}
+
+/* Marks of [from, to) that have passed, newest asked first: usually that one answer is enough. */
+static uint32_t passed(struct nt_gpu_track *track, uint32_t from, uint32_t to, bool end) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  while (from != to) {
+    for (uint32_t at = to - 1;; at = from) {
+      struct mark *mark = &track->marks[at % MARKS];
+      int answer = driver->event_query(end ? mark->end : mark->start);
+      if (answer == NT_CU_SUCCESS) {
+        from = at + 1;
+        break;
+      }
+      if (answer != NT_CU_NOT_READY) {
+        atomic_store_explicit(&track->progress->error, (uint32_t)answer, memory_order_relaxed);
+        return from;
+      }
+      if (at == from)
+        return from;
+    }
+  }
+  return from;
+}
+
+static void measure(const struct nt_gpu_track *track, uint32_t at) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  const struct mark *mark = &track->marks[at % MARKS];
+  float milliseconds;
+  if (at % TIMED_EVERY == 0 && driver->event_elapsed &&
+      driver->event_elapsed(&milliseconds, mark->start, mark->end) == NT_CU_SUCCESS)
+    write_mark(track, NT_GPU_DURATION, mark->launch, mark->launch,
+               (uint64_t)((double)milliseconds * 1e6), 0);
+}
+
+static void look_at(struct nt_gpu_track *track) {
+  struct nt_gpu_stream *progress = track->progress;
+  uint64_t before = atomic_load_explicit(&progress->polled, memory_order_relaxed);
+  uint32_t tail = atomic_load_explicit(&track->tail, memory_order_relaxed);
+  uint32_t ended = atomic_load_explicit(&track->ended, memory_order_acquire);
+  uint32_t started = atomic_load_explicit(&track->started, memory_order_acquire);
+  uint32_t done = passed(track, tail, ended, true);
+  uint32_t from = (int32_t)(track->reached - done) > 0 ? track->reached : done;
+  uint32_t reached = passed(track, from, started, false);
+  uint64_t now = nt_clock_ticks(nt_process.clock);
+  /* An abort may have come between: what it released does not count. Pairs with nt_gpu_freeze. */
+  atomic_thread_fence(memory_order_seq_cst);
+  uint32_t frozen = atomic_load_explicit(&progress->frozen, memory_order_relaxed);
+  for (uint32_t at = tail; at != done; at++)
+    measure(track, at);
+  if (reached != track->reached && (int32_t)(reached - track->reached) > 0) {
+    uint32_t first = track->marks[track->reached % MARKS].launch;
+    uint32_t last = track->marks[(reached - 1) % MARKS].launch;
+    track->reached = reached;
+    if (last > frozen) {
+      atomic_store_explicit(&progress->reached, last, memory_order_relaxed);
+      write_mark(track, NT_GPU_REACHED, first, last, before, now);
+    }
+  }
+  if (done != tail) {
+    uint32_t first = track->marks[tail % MARKS].launch;
+    uint32_t last = track->marks[(done - 1) % MARKS].launch;
+    if (last > frozen) {
+      first = first > frozen ? first : frozen + 1;
+      atomic_store_explicit(&progress->finished, last, memory_order_relaxed);
+      write_mark(track, NT_GPU_FINISHED, first, last, before, now);
+    }
+    atomic_store_explicit(&track->tail, done, memory_order_release);
+  }
+  atomic_store_explicit(&progress->polled, now, memory_order_release);
+}
+
+/* True if something was outstanding. */
+static bool look_at_all(nt_cu_context *current) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  bool outstanding = false;
+  for (unsigned i = 0; i < STREAMS; i++) {
+    struct nt_gpu_track *track = atomic_load_explicit(&tracks[i], memory_order_acquire);
+    if (!track || atomic_load_explicit(&track->started, memory_order_relaxed) ==
+                      atomic_load_explicit(&track->tail, memory_order_relaxed))
+      continue;
+    outstanding = true;
+    if (*current != track->context && driver->ctx_set_current(track->context) == NT_CU_SUCCESS)
+      *current = track->context;
+    look_at(track);
+  }
+  return outstanding;
+}
+
+static void *poll_main(void *unused) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  struct nt_area_header *header = nt_process.area.header;
+  nt_cu_context current = NULL;
+  int mode = NT_CU_CAPTURE_MODE_RELAXED;
+  (void)unused;
+  prctl(PR_SET_NAME, "nccltrace-gpu", 0, 0, 0);
+  /* A query from a thread in the default mode would invalidate captures of the whole process. */
+  driver->exchange_capture_mode(&mode);
+  uint32_t running = RUNNING;
+  while (atomic_load_explicit(&thread_state, memory_order_acquire) == running) {
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    atomic_store_explicit(&header->gpu_heartbeat_ns,
+                          (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
+                          memory_order_release);
+    bool outstanding = look_at_all(&current);
+    struct timespec pause = {0, (outstanding ? BUSY_MS : IDLE_MS) * 1000000L};
+    syscall(SYS_futex, &thread_state, FUTEX_WAIT_PRIVATE, running, &pause, NULL, 0);
+  }
+  atomic_store(&thread_state, STOPPED);
+  syscall(SYS_futex, &thread_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  return NULL;
+}
+
+static void start_thread(void) {
+  uint32_t none = NONE;
+  if (!atomic_compare_exchange_strong(&thread_state, &none, RUNNING))
+    return;
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (pthread_create(&thread, &attributes, poll_main, NULL) != 0)
+    enabled = false;
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- the call path ----------------------------------------------------------------------------- */
+
+/* First launch on a stream: the one place here that allocates. */
+static struct nt_gpu_track *new_track(uint16_t slot) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  struct nt_gpu_track *track = calloc(1, sizeof(*track));
+  if (!track)
+    return NULL;
+  track->slot = slot;
+  track->progress = &nt_process.area.gpu_streams[slot];
+  if (driver->ctx_get_current(&track->context) != NT_CU_SUCCESS || !track->context) {
+    free(track);
+    return NULL;
+  }
+  struct nt_gpu_track *other = NULL;
+  if (!atomic_compare_exchange_strong(&tracks[slot], &other, track)) {
+    free(track);
+    return other;
+  }
+  start_thread();
+  return track;
+}
+
+static bool prepare_events(struct mark *mark, uint32_t at) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  unsigned flags = at % TIMED_EVERY ? NT_CU_EVENT_DISABLE_TIMING : NT_CU_EVENT_DEFAULT;
+  if (NT_LIKELY(mark->end != NULL))
+    return true;
+  if (driver->event_create(&mark->start, flags) != NT_CU_SUCCESS)
+    return false;
+  return driver->event_create(&mark->end, flags) == NT_CU_SUCCESS;
+}
+
+/* Puts the start mark of `number`; false if this launch stays unmarked. */
+static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream,
+                      bool *captured) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  nt_cu_stream handle = (nt_cu_stream)(void *)stream;
+  uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
+  uint32_t tail = atomic_load_explicit(&track->tail, memory_order_acquire);
+  int capturing = 0;
+  if (track->broken || driver->stream_is_capturing(handle, &capturing) != NT_CU_SUCCESS)
+    return false;
+  *captured = capturing != 0;
+  if (capturing || at - tail >= MARKS)
+    return false;
+  struct mark *mark = &track->marks[at % MARKS];
+  mark->launch = number;
+  if (!prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS) {
+    track->broken = true;
+    return false;
+  }
+  atomic_store_explicit(&track->started, at + 1, memory_order_release);
+  return true;
+}
+
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream,
+                      bool *captured) {
+  launch->track = NULL;
+  if (!slot || slot >= STREAMS || !usable())
+    return 0;
+  struct nt_gpu_stream *progress = &nt_process.area.gpu_streams[slot];
+  uint32_t number = atomic_fetch_add_explicit(&progress->issued, 1, memory_order_relaxed) + 1;
+  struct nt_gpu_track *track = atomic_load_explicit(&tracks[slot], memory_order_acquire);
+  if (NT_UNLIKELY(!track))
+    track = new_track(slot);
+  if (!track || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
+    atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+    return number;
+  }
+  launch->at = atomic_load_explicit(&track->started, memory_order_relaxed);
+  if (put_start(track, number, stream, captured)) {
+    launch->track = track;
+    return number;
+  }
+  atomic_store_explicit(&track->busy, 0, memory_order_release);
+  atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+  return number;
+}
+
+void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {
+  struct nt_gpu_track *track = launch->track;
+  if (!track)
+    return;
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  struct mark *mark = &track->marks[launch->at % MARKS];
+  if (driver->event_record(mark->end, (nt_cu_stream)(void *)stream) == NT_CU_SUCCESS)
+    atomic_store_explicit(&track->ended, launch->at + 1, memory_order_release);
+  else
+    track->broken = true;
+  atomic_store_explicit(&track->busy, 0, memory_order_release);
+}
+
+void nt_gpu_freeze(void) {
+  if (!usable())
+    return;
+  for (unsigned i = 1; i < STREAMS; i++) {
+    struct nt_gpu_track *track = atomic_load_explicit(&tracks[i], memory_order_acquire);
+    if (!track)
+      continue;
+    uint32_t issued = atomic_load_explicit(&track->progress->issued, memory_order_relaxed);
+    uint32_t finished = atomic_load_explicit(&track->progress->finished, memory_order_relaxed);
+    if (issued == finished)
+      continue;
+    atomic_store_explicit(&track->progress->frozen_after, finished, memory_order_relaxed);
+    atomic_store_explicit(&track->progress->frozen, issued, memory_order_relaxed);
+  }
+  atomic_thread_fence(memory_order_seq_cst);
+}
+
+void nt_gpu_stop(void) {
+  uint32_t state = RUNNING;
+  struct timespec wait = {0, STOP_MS * 1000000L};
+  if (!atomic_compare_exchange_strong(&thread_state, &state, STOPPING))
+    return;
+  syscall(SYS_futex, &thread_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  syscall(SYS_futex, &thread_state, FUTEX_WAIT_PRIVATE, STOPPING, &wait, NULL, 0);
+}

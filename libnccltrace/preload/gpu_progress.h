@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How far the GPU has come with each launch, without asking the application or NCCL.
+ *
+ * Around every launch two events without timing are recorded on its stream: one in front (passed means:
+ * earlier work of the stream is done) and one behind (passed means: finished). A thread of its own
+ * asks for them and publishes how far each stream has come (trace/gpu_area.h). Queries answer even while
+ * every other call of the process is stuck in the driver; should the driver ever hold one, only this
+ * thread waits, and its own heartbeat tells.
+ *
+ * Nothing is added to a stream under capture, and no more than 256 launches of a stream are marked at a time.
+ */
+#ifndef NT_GPU_PROGRESS_H
+#define NT_GPU_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nccl/nccl_types.h"
+
+struct nt_gpu_track;
+
+/* One launch between its two marks. */
+struct nt_gpu_launch {
+  struct nt_gpu_track *track; /* NULL: not marked */
+  uint32_t at;                /* place among the stream's marks */
+};
+
+/* Recording starts (again, in a forked child): forgets everything. `enabled` is NCCLTRACE_GPU. */
+void nt_gpu_reset(bool enabled);
+
+/* The number that the next launch on this stream slot will get; 0 when progress is off. */
+uint32_t nt_gpu_next(uint16_t slot);
+
+/* Takes the next number of the stream and puts the start mark; returns the number. nt_gpu_end must follow
+ * in the same thread. `captured` is set when the stream is being captured. */
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream,
+                      bool *captured);
+void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream);
+
+/* A communicator is about to be aborted: what is unfinished now will read as finished, and must not count. */
+void nt_gpu_freeze(void);
+
+/* The process leaves: the polling thread stops before the driver does. Waits at most 20 ms. */
+void nt_gpu_stop(void);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every finding needs in the end: its culprits in detail, and what to do next. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+#include "nccl/nccl_api.h"
+
+static const char *const next_steps[NT_CLASS_LIMIT][3] = {
+    [NT_CLASS_DEAD] = {"look for the cause in the log of that process, in dmesg (OOM killer, Xid) and in "
+                       "the scheduler's records of its node",
+                       "the other ranks are innocent: they wait until they are ended"},
+    [NT_CLASS_LEFT] = {"find out why it had less to do: uneven data, an early stop or a return that the "
+                       "other ranks did not take",
+                       "let all ranks agree on the number of steps, or join uneven inputs"},
+    [NT_CLASS_ERROR] = {"run that rank with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
+                        "check the arguments of the call named above"},
+    [NT_CLASS_INIT] = {"compare how the ranks named above come to unique id, rank and size",
+                       "check that every rank reaches this creation, and all creations in one order"},
+    [NT_CLASS_MISSING] = {"look at what that rank does instead: its stack (py-spy dump --pid) and the "
+                          "branch that leads past this call",
+                          "a condition that differs between ranks must be agreed upon first"},
+    [NT_CLASS_EXTRA] = {"find the branch in which only that rank makes this call",
+                        "a collective in a rank-dependent branch must be made by all or by none"},
+    [NT_CLASS_ORDER] = {"make all ranks issue these operations in one order",
+                        "look for threads or callbacks that share this communicator"},
+    [NT_CLASS_MISMATCH] = {"print the shape and type of the tensor on that rank before the call",
+                           "sizes that depend on local data must be exchanged or padded first"},
+    [NT_CLASS_P2P] = {"compare the sends and receives of both sides: peer, order and size",
+                      "issue sends and receives that belong together inside one group"},
+    [NT_CLASS_CYCLE] = {"make all ranks use these communicators in one order",
+                        "or let the operations run on streams that do not wait for each other"},
+    [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
+};
+
+static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
+  culprit->world = (int32_t)world;
+  culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
+  if (culprit->rank == NT_NONE)
+    return;
+  const struct nt_model_rank *rank = &inquiry->job->model->ranks[culprit->rank];
+  const struct nt_fate *fate = &inquiry->freeze->fates[culprit->rank];
+  uint32_t last = nt_last_call(inquiry->job, culprit->rank);
+  if (last != NT_NONE) {
+    const struct nt_model_call *call = &rank->calls[last];
+    char text[NT_DESCRIBE];
+    bool counted = nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT;
+    nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
+                      inquiry->job->places[culprit->rank][call->view].joint);
+    culprit->last = strdup(text);
+    culprit->since_ns = call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns
+                                                                               : call->enter_ns;
+  }
+  if (fate->kind != NT_FATE_ALIVE)
+    culprit->since_ns = fate->ns;
+}
+
+static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  uint32_t count = nt_rank_set_count(&finding->blame);
+  if (count > NT_CULPRITS_MAX)
+    count = NT_CULPRITS_MAX;
+  if (!count)
+    return 0;
+  finding->culprits = calloc(count, sizeof *finding->culprits);
+  if (!finding->culprits)
+    return -NT_ERR_MEMORY;
+  for (uint32_t w = nt_rank_set_next(&finding->blame, 0); finding->culprit_count < count;
+       w = nt_rank_set_next(&finding->blame, w + 1))
+    fill_culprit(inquiry, &finding->culprits[finding->culprit_count++], w);
+  return 0;
+}
+
+int nt_complete_findings(struct nt_inquiry *inquiry) {
+  int status = 0;
+  for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
+    struct nt_finding *finding = &inquiry->verdict->findings[i];
+    status = fill_culprits(inquiry, finding);
+    for (uint32_t j = 0; j < 3 && next_steps[finding->class][j]; j++)
+      nt_lines_add(&finding->next, "%s", next_steps[finding->class][j]);
+    if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN)
+      finding->confidence = NT_UNDECIDED;
+    if (finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent &&
+        finding->confidence == NT_CERTAIN)
+      finding->confidence = NT_LIKELY;
+  }
+  return status;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Errors that NCCL returned.
+ *
+ * An error of a rank that others wait for is the earliest cause, and its process's end the consequence.
+ * A remote error is always the echo of somebody else's end. Where something else explains the job,
+ * errors are evidence only.
+ */
+#include <stdlib.h>
+
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
+
+static int error_in(const struct nt_model_call *call) {
+  int result = 0;
+  if (nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR)
+    result = call->count <= 100 ? (int)call->count : 0;
+  else if ((call->flags & NT_CALL_VOID) && call->result != NT_RESULT_OPEN)
+    result = call->result;
+  return result == ncclRemoteError || result == ncclInProgress ? 0 : result;
+}
+
+uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->enter_ns > inquiry->job->cut_ns)
+      continue;
+    bool counted = call->view != NT_NONE && nt_fn_is_collective(call->fn) &&
+                   !(call->flags & NT_CALL_VOID) && !call->pending;
+    if (error_in(call) && found == NT_NONE)
+      found = i;
+    else if (counted && found != NT_NONE && call->enter_ns > model->calls[found].enter_ns &&
+             (model->calls[found].view == NT_NONE || model->calls[found].view == call->view))
+      found = NT_NONE; /* it recovered */
+  }
+  return found;
+}
+
+/* Ranks whose end nothing else explains. */
+static bool matters(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  return !(model->state == NT_PROCESS_EXITED && model->exit_code == 0) &&
+         nt_error_of(inquiry, rank) != NT_NONE;
+}
+
+int nt_judge_errors(struct nt_inquiry *inquiry) {
+  const struct nt_model *model = inquiry->job->model;
+  uint32_t first = NT_NONE, first_call = NT_NONE;
+  if (inquiry->verdict->count)
+    return 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    uint32_t call = matters(inquiry, r) ? nt_error_of(inquiry, r) : NT_NONE;
+    if (call != NT_NONE &&
+        (first == NT_NONE ||
+         model->ranks[r].calls[call].enter_ns < model->ranks[first].calls[first_call].enter_ns)) {
+      first = r;
+      first_call = call;
+    }
+  }
+  if (first == NT_NONE)
+    return 0;
+  const struct nt_model_call *cause = &model->ranks[first].calls[first_call];
+  uint32_t joint =
+      cause->view == NT_NONE ? NT_NONE : inquiry->job->places[first][cause->view].joint;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_ERROR, joint);
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = cause->fn;
+  finding->seq = cause->seq;
+  finding->since_ns = cause->enter_ns;
+  finding->confidence = NT_CERTAIN;
+  int status = 0;
+  for (uint32_t r = 0; r < model->rank_count && !status; r++) {
+    uint32_t call = matters(inquiry, r) ? nt_error_of(inquiry, r) : NT_NONE;
+    if (call == NT_NONE)
+      continue;
+    const struct nt_model_call *own = &model->ranks[r].calls[call];
+    uint32_t place = own->view == NT_NONE ? NT_NONE : inquiry->job->places[r][own->view].joint;
+    char text[NT_DESCRIBE], time[NT_TIME_TEXT];
+    const char *name = nt_result_name(error_in(own));
+    if (place == joint && nt_fn_canonical(own->fn) == nt_fn_canonical(cause->fn))
+      status = nt_finding_add(inquiry->job, &finding->blame, r);
+    if (finding->evidence.count < 16)
+      nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s", nt_time_short(time, own->enter_ns),
+                   model->ranks[r].world, name ? name : "an unknown error",
+                   nt_describe_call(text, sizeof text, inquiry->job, r, call));
+  }
+  char who[NT_DESCRIBE], place[NT_DESCRIBE];
+  const char *name = nt_result_name(error_in(cause));
+  nt_finding_say(finding, "%s got %s from %s", nt_describe_ranks(who, sizeof who, &finding->blame),
+                 name ? name : "an error",
+                 nt_describe_place(place, sizeof place, inquiry->job, cause->fn, cause->seq, joint));
+  return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that wait for each other.
+ *
+ * Where a strict majority of the ranks that are in all of it took one order, the others are blamed, else
+ * all are. A rank that had kept one order in earlier turns and now waits in the later operation without
+ * having called the earlier one has skipped it: that is `missing`, not a cycle.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/describe.h"
+#include "analysis/foretell.h"
+#include "analysis/inquiry.h"
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+
+struct knot {
+  struct nt_inquiry *inquiry;
+  uint32_t number;
+  uint32_t *stuck, stuck_count;
+  uint32_t *ranks, rank_count;
+};
+
+static bool lists(const uint32_t *list, uint32_t count, uint32_t value) {
+  for (uint32_t i = 0; i < count; i++)
+    if (list[i] == value)
+      return true;
+  return false;
+}
+
+static const struct nt_stuck *stuck_at(const struct knot *knot, uint32_t i) {
+  return &knot->inquiry->waits.list[knot->stuck[i]];
+}
+
+/* Which operation of the knot the rank waits in, as an index into knot->stuck; NT_NONE if not one. */
+static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (lists(stuck_at(knot, i)->waiters, stuck_at(knot, i)->waiter_count, rank)) {
+      if (found != NT_NONE)
+        return NT_NONE;
+      found = i;
+    }
+  return found;
+}
+
+static bool in_all(const struct knot *knot, uint32_t rank) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (!lists(stuck_at(knot, i)->waiters, stuck_at(knot, i)->waiter_count, rank) &&
+        !lists(stuck_at(knot, i)->laggards, stuck_at(knot, i)->laggard_count, rank))
+      return false;
+  return true;
+}
+
+/* The operation that a strict majority took first; NT_NONE if there is none. */
+static uint32_t majority(const struct knot *knot) {
+  uint32_t *votes = calloc((size_t)knot->stuck_count + 1, sizeof *votes);
+  uint32_t voters = 0, found = NT_NONE;
+  for (uint32_t i = 0; votes && i < knot->rank_count; i++) {
+    uint32_t choice = in_all(knot, knot->ranks[i]) ? waits_in(knot, knot->ranks[i]) : NT_NONE;
+    if (choice == NT_NONE)
+      continue;
+    votes[choice]++;
+    voters++;
+  }
+  for (uint32_t i = 0; votes && i < knot->stuck_count; i++)
+    if (votes[i] * 2 > voters)
+      found = i;
+  free(votes);
+  return found;
+}
+
+/* By its own past, would the rank have called `first` before what it waits in? */
+static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
+                        const struct nt_stuck *second) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  uint32_t joints[2] = {first->joint, second->joint};
+  int64_t before = INT64_MAX;
+  if (first->kind != NT_STUCK_COLLECTIVE || second->kind != NT_STUCK_COLLECTIVE ||
+      first->joint == second->joint)
+    return false;
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->view != NT_NONE && nt_fn_is_collective(call->fn) && call->seq == second->seq &&
+        knot->inquiry->job->places[rank][call->view].joint == second->joint)
+      before = call->enter_ns;
+  }
+  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2) == 0;
+}
+
+static enum nt_class classify(const struct knot *knot) {
+  bool messages = true, creation = false, one = true;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = stuck_at(knot, i);
+    messages &= stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV;
+    creation |= stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+    one &= stuck->joint == stuck_at(knot, 0)->joint;
+  }
+  return messages   ? NT_CLASS_P2P
+         : creation ? NT_CLASS_INIT
+         : one      ? NT_CLASS_ORDER
+                    : NT_CLASS_CYCLE;
+}
+
+static void say_knot(const struct knot *knot, struct nt_finding *finding) {
+  static const char *const words[NT_CLASS_LIMIT] = {
+      [NT_CLASS_P2P] = "wait for each other in messages",
+      [NT_CLASS_INIT] = "wait for each other in the creation of communicators",
+      [NT_CLASS_ORDER] = "wait for each other within one communicator",
+      [NT_CLASS_CYCLE] = "wait for each other across communicators",
+  };
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], line[2 * NT_DESCRIBE];
+  struct nt_rank_set members = {0};
+  if (nt_inquiry_ranks(knot->inquiry, &members, knot->ranks, knot->rank_count) < 0)
+    return;
+  nt_describe_place(place, sizeof place, knot->inquiry->job, finding->fn,
+                    finding->class == NT_CLASS_INIT ? 0 : finding->seq, finding->joint);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (finding->class == NT_CLASS_MISSING) {
+    nt_describe_ranks(who, sizeof who, &finding->blame);
+    nt_finding_say(finding, "%s never called %s and went on in another communicator%s", who, place,
+                   waiting);
+  } else {
+    nt_describe_ranks(who, sizeof who, &members);
+    nt_finding_say(finding, "%s %s, first in %s%s", who, words[finding->class], place, waiting);
+  }
+  for (uint32_t i = 0; i < knot->rank_count && i < 16; i++)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, knot->inquiry, knot->ranks[i]));
+  nt_rank_set_free(&members);
+}
+
+static int judge(struct knot *knot) {
+  struct nt_inquiry *inquiry = knot->inquiry;
+  uint32_t common = majority(knot), named = common == NT_NONE ? 0 : common;
+  enum nt_class class = classify(knot);
+  bool skipped = class == NT_CLASS_CYCLE && common != NT_NONE;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, NT_NONE);
+  int status = finding ? 0 : -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < knot->stuck_count && common == NT_NONE; i++)
+    if (stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns)
+      named = i;
+  for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
+    uint32_t own = waits_in(knot, knot->ranks[i]);
+    if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
+      continue;
+    status = nt_finding_add(inquiry->job, &finding->blame, knot->ranks[i]);
+    skipped = skipped && own != NT_NONE &&
+              has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
+  }
+  if (status)
+    return status;
+  const struct nt_stuck *stuck = stuck_at(knot, named);
+  if (skipped)
+    finding->class = NT_CLASS_MISSING;
+  bool message = stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV;
+  finding->joint = stuck->joint;
+  finding->fn =
+      message ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn : stuck->fn;
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = stuck->open ? NT_CERTAIN : NT_LIKELY;
+  status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
+    status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
+                              stuck_at(knot, i)->waiter_count);
+  say_knot(knot, finding);
+  return status;
+}
+
+int nt_judge_knots(struct nt_inquiry *inquiry) {
+  struct nt_waits *waits = &inquiry->waits;
+  uint32_t rank_count = inquiry->job->model->rank_count;
+  struct knot knot = {.inquiry = inquiry};
+  int status = 0;
+  for (uint32_t k = 0; k < waits->knot_count && !status; k++) {
+    if (!waits->knot_sink[k] || waits->knot_ranks[k] + waits->knot_stuck[k] < 2)
+      continue;
+    knot.number = k;
+    knot.stuck_count = knot.rank_count = 0;
+    knot.stuck = malloc(((size_t)waits->knot_stuck[k] + 1) * sizeof *knot.stuck);
+    knot.ranks = malloc(((size_t)waits->knot_ranks[k] + 1) * sizeof *knot.ranks);
+    status = knot.stuck && knot.ranks ? 0 : -NT_ERR_MEMORY;
+    for (uint32_t i = 0; i < waits->count && !status; i++)
+      if (waits->list[i].knot == k)
+        knot.stuck[knot.stuck_count++] = i;
+    for (uint32_t i = 0; i < rank_count && !status; i++)
+      if (waits->rank_knot[i] == k)
+        knot.ranks[knot.rank_count++] = i;
+    if (!status)
+      status = judge(&knot);
+    free(knot.stuck);
+    free(knot.ranks);
+  }
+  return status;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ends of chains into findings: ranks that others wait for and that wait for nothing themselves, and
+ * operations that nobody with a trace can finish.
+ *
+ * A rank may be awaited in many operations; the one that it would have called next, by the order of its
+ * earlier turns, is the finding and the others are evidence.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/describe.h"
+#include "analysis/foretell.h"
+#include "analysis/inquiry.h"
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+
+/* One culprit and one operation that waits for it. */
+struct blame {
+  uint32_t rank, stuck;
+  bool left; /* it had left the communicator */
+};
+
+static int by_rank(const void *a, const void *b) {
+  const struct blame *x = a, *y = b;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return x->stuck < y->stuck ? -1 : x->stuck > y->stuck;
+}
+
+static bool is_sink_rank(const struct nt_waits *waits, uint32_t rank) {
+  uint32_t knot = waits->rank_knot[rank];
+  return waits->knot_sink[knot] && waits->knot_ranks[knot] == 1 && waits->knot_stuck[knot] == 0;
+}
+
+static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *count) {
+  const struct nt_waits *waits = &inquiry->waits;
+  size_t room = 1;
+  for (uint32_t i = 0; i < waits->count; i++)
+    room += waits->list[i].laggard_count + waits->list[i].leaver_count;
+  struct blame *blames = malloc(room * sizeof *blames);
+  *count = 0;
+  for (uint32_t i = 0; blames && i < waits->count; i++) {
+    const struct nt_stuck *stuck = &waits->list[i];
+    if (stuck->moving)
+      continue;
+    for (uint32_t j = 0; j < stuck->laggard_count; j++)
+      if (is_sink_rank(waits, stuck->laggards[j]))
+        blames[(*count)++] = (struct blame){stuck->laggards[j], i, false};
+    for (uint32_t j = 0; j < stuck->leaver_count; j++)
+      blames[(*count)++] = (struct blame){stuck->leavers[j], i, true};
+  }
+  if (blames)
+    qsort(blames, *count, sizeof *blames, by_rank);
+  return blames;
+}
+
+/* A message that nobody waits for says less than an operation that somebody waits in. */
+static int weight(const struct nt_stuck *stuck) {
+  if (stuck->kind == NT_STUCK_SEND)
+    return stuck->soft ? 3 : 2;
+  return stuck->waiter_count ? 0 : 1;
+}
+
+/* Of the operations that wait for one rank, the one it would have called next. */
+static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames, uint32_t count) {
+  const struct nt_stuck *list = inquiry->waits.list;
+  uint32_t best = 0;
+  for (uint32_t i = 1; i < count; i++) {
+    const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
+    if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
+      best = i;
+  }
+  uint32_t *joints = malloc(count * sizeof *joints);
+  for (uint32_t i = 0; joints && i < count; i++)
+    joints[i] = list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
+  if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
+    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count);
+    best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
+               ? told
+               : best;
+  }
+  free(joints);
+  return best;
+}
+
+static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct blame *blame) {
+  const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
+  const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
+  bool creation = stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+  if (nt_error_of(inquiry, blame->rank) != NT_NONE)
+    return NT_CLASS_ERROR;
+  if (fate->kind == NT_FATE_DEAD)
+    return NT_CLASS_DEAD;
+  if (blame->left || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))
+    return NT_CLASS_LEFT;
+  if (creation)
+    return NT_CLASS_INIT;
+  if (stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND)
+    return NT_CLASS_P2P;
+  return NT_CLASS_MISSING;
+}
+
+static uint8_t function_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  if (stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV)
+    return nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn;
+  return stuck->fn;
+}
+
+static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                        const struct nt_stuck *stuck) {
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  nt_describe_ranks(who, sizeof who, &finding->blame);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  switch (finding->class) {
+  case NT_CLASS_DEAD:
+    nt_finding_say(finding, "%s died before calling %s%s", who, place, waiting);
+    break;
+  case NT_CLASS_LEFT:
+    nt_finding_say(finding, "%s left before calling %s%s", who, place, waiting);
+    break;
+  case NT_CLASS_ERROR:
+    nt_finding_say(finding, "%s got an error from NCCL and never completed %s%s", who, place,
+                   waiting);
+    break;
+  case NT_CLASS_INIT:
+    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    break;
+  case NT_CLASS_P2P:
+    nt_finding_say(finding, "%s has no counterpart%s%s%s", place,
+                   nt_rank_set_count(&finding->blame) ? "; deviating: " : "",
+                   nt_rank_set_count(&finding->blame) ? who : "", waiting);
+    break;
+  default:
+    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+  }
+  if (stuck->waiter_count && finding->evidence.count < 8) {
+    const struct nt_model_rank *rank = &inquiry->job->model->ranks[stuck->waiters[0]];
+    char line[2 * NT_DESCRIBE];
+    (void)rank;
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
+  }
+}
+
+static void say_error(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank) {
+  uint32_t index = nt_error_of(inquiry, rank);
+  const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[index];
+  char text[NT_DESCRIBE], time[NT_TIME_TEXT];
+  const char *name = nt_result_name(
+      nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR ? (int)call->count : call->result);
+  nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s", nt_time_short(time, call->enter_ns),
+               inquiry->job->model->ranks[rank].world, name ? name : "an unknown error",
+               nt_describe_call(text, sizeof text, inquiry->job, rank, index));
+}
+
+static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding, const struct blame *blame) {
+  const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
+  const struct nt_model_rank *rank = &inquiry->job->model->ranks[blame->rank];
+  const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
+  char line[2 * NT_DESCRIBE], time[NT_TIME_TEXT], state[64], place[NT_DESCRIBE];
+  if (finding->evidence.count >= 24)
+    return;
+  nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
+  if (fate->kind != NT_FATE_ALIVE)
+    nt_lines_add(&finding->evidence, "rank %d %s at %s", rank->world,
+                 nt_describe_state(state, sizeof state, rank), nt_time_short(time, fate->ns));
+  if (!blame->left)
+    return;
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns)
+      nt_lines_add(&finding->evidence, "rank %d called %s at %s", rank->world,
+                   nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn,
+                                     0, stuck->joint),
+                   nt_time_short(time, joint->members[i].ended_ns));
+}
+
+static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                       const struct blame *blames, uint32_t count, uint32_t picked) {
+  char place[NT_DESCRIBE];
+  for (uint32_t i = 0; i < count && finding->evidence.count < 32; i++) {
+    const struct nt_stuck *stuck = &inquiry->waits.list[blames[i].stuck];
+    if (i != picked && blames[i].stuck != blames[picked].stuck)
+      nt_lines_add(&finding->evidence, "%s waits for rank %d as well",
+                   nt_describe_place(place, sizeof place, inquiry->job, function_of(inquiry, stuck),
+                                     stuck->kind == NT_STUCK_INIT ? 0 : stuck->seq, stuck->joint),
+                   inquiry->job->model->ranks[blames[i].rank].world);
+  }
+}
+
+/* Finding of this class for this operation, made if there is none. */
+static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_stuck, uint32_t item,
+                                      enum nt_class class) {
+  struct nt_verdict *verdict = inquiry->verdict;
+  const struct nt_stuck *stuck = &inquiry->waits.list[item];
+  uint32_t *slot = &by_stuck[item * NT_CLASS_LIMIT + class];
+  if (*slot)
+    return &verdict->findings[*slot - 1];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, stuck->joint);
+  if (!finding)
+    return NULL;
+  *slot = verdict->count;
+  finding->fn = function_of(inquiry, stuck);
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_CERTAIN;
+  if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
+    return NULL;
+  return finding;
+}
+
+static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                     const struct blame *blame) {
+  const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
+  if (finding->class == NT_CLASS_ERROR) {
+    say_error(inquiry, finding, blame->rank);
+    const struct nt_model_call *call =
+        &inquiry->job->model->ranks[blame->rank].calls[nt_error_of(inquiry, blame->rank)];
+    if (nt_fn_is_collective(call->fn) && call->view != NT_NONE &&
+        inquiry->job->places[blame->rank][call->view].joint == finding->joint)
+      finding->fn = call->fn;
+  }
+  if (finding->class == NT_CLASS_P2P)
+    return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], &finding->blame,
+                              &finding->field);
+  return nt_finding_add(inquiry->job, &finding->blame, blame->rank);
+}
+
+/* Several messages may lack their counterpart for one reason: those with equal blame are one finding. */
+static bool told_already(const struct nt_inquiry *inquiry, const struct nt_finding *finding) {
+  for (uint32_t i = 0; i + 1 < inquiry->verdict->count; i++) {
+    const struct nt_finding *other = &inquiry->verdict->findings[i];
+    if (other == finding || other->class != NT_CLASS_P2P || other->joint != finding->joint)
+      continue;
+    uint32_t a = nt_rank_set_next(&other->blame, 0), b = nt_rank_set_next(&finding->blame, 0);
+    while (a == b && a < NT_RANK_MAX) {
+      a = nt_rank_set_next(&other->blame, a + 1);
+      b = nt_rank_set_next(&finding->blame, b + 1);
+    }
+    if (a == b)
+      return true;
+  }
+  return false;
+}
+
+static int judge_ranks(struct nt_inquiry *inquiry) {
+  uint32_t count, before = inquiry->verdict->count;
+  struct blame *blames = list_blames(inquiry, &count);
+  uint32_t *by_stuck =
+      calloc((size_t)inquiry->waits.count * NT_CLASS_LIMIT + 1, sizeof *by_stuck);
+  uint32_t *stuck_of = calloc((size_t)count + before + 1, sizeof *stuck_of);
+  int status = blames && by_stuck && stuck_of ? 0 : -NT_ERR_MEMORY;
+  for (uint32_t i = 0, n; i < count && !status; i += n) {
+    for (n = 1; i + n < count && blames[i + n].rank == blames[i].rank;)
+      n++;
+    uint32_t picked = pick_next(inquiry, &blames[i], n);
+    const struct blame *blame = &blames[i + picked];
+    struct nt_finding *finding =
+        finding_for(inquiry, by_stuck, blame->stuck, class_of(inquiry, blame));
+    if (!finding) {
+      status = -NT_ERR_MEMORY;
+      break;
+    }
+    stuck_of[finding - inquiry->verdict->findings] = blame->stuck;
+    status = add_blame(inquiry, finding, blame);
+    say_fate(inquiry, finding, blame);
+    say_others(inquiry, finding, &blames[i], n, picked);
+  }
+  for (uint32_t i = before; i < inquiry->verdict->count && !status; i++)
+    say_culprit(inquiry, &inquiry->verdict->findings[i], &inquiry->waits.list[stuck_of[i]]);
+  free(blames);
+  free(by_stuck);
+  free(stuck_of);
+  while (inquiry->verdict->count > before + 1 &&
+         inquiry->verdict->findings[inquiry->verdict->count - 1].class == NT_CLASS_P2P &&
+         told_already(inquiry, &inquiry->verdict->findings[inquiry->verdict->count - 1]))
+    nt_finding_free(&inquiry->verdict->findings[--inquiry->verdict->count]);
+  return status;
+}
+
+static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  static const char *const words[] = {
+      [NT_CREATION_MISSING] = "some ranks never called it",
+      [NT_CREATION_SIZE] = "the ranks pass different sizes",
+      [NT_CREATION_DUPLICATE] = "two processes claim the same rank",
+      [NT_CREATION_EXTRA] = "a rank is outside the size",
+      [NT_CREATION_IDS] = "the ranks pass different unique ids",
+      [NT_CREATION_REFUSED] = "NCCL returned an error",
+  };
+  const struct nt_creation *creation = &inquiry->creations.list[stuck->item];
+  enum nt_class class =
+      creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, stuck->joint);
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = stuck->fn;
+  finding->seq = 1;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = creation->decided ? NT_CERTAIN : NT_UNDECIDED;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  const struct nt_rank_set *from = &creation->blame;
+  if (creation->problem == NT_CREATION_MISSING) {
+    from = &creation->missing;
+    finding->confidence = creation->missing_known ? NT_LIKELY : NT_UNDECIDED;
+  }
+  for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
+       w = nt_rank_set_next(from, w + 1))
+    if (creation->problem != NT_CREATION_MISSING ||
+        nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE)
+      status = nt_rank_set_add(&finding->blame, w);
+  nt_finding_say(finding, "%s does not complete: %s%s%s",
+                 nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint),
+                 words[creation->problem], nt_rank_set_count(&finding->blame) ? "; " : "",
+                 nt_rank_set_count(&finding->blame)
+                     ? nt_describe_ranks(who, sizeof who, &finding->blame)
+                     : "");
+  for (uint32_t i = 0; i < creation->creator_count && i < 32; i++) {
+    const struct nt_creator *creator = &creation->creators[i];
+    nt_lines_add(&finding->evidence, "rank %d calls it as rank %d of %d%s%s", creator->world,
+                 creator->comm_rank, creator->nranks, creator->refused ? ", refused" : "",
+                 creator->joint != creation->joint ? ", with another id or size" : "");
+  }
+  if (creation->problem == NT_CREATION_MISSING)
+    nt_lines_add(&finding->evidence, "%u of %d ranks have called it", creation->creator_count,
+                 creation->size);
+  const struct nt_model_view *view =
+      nt_member_view(inquiry->job, &inquiry->job->joints[stuck->joint].members[0]);
+  if (view->root[0])
+    nt_lines_add(&finding->evidence, "the bootstrap root listens on %s", view->root);
+  if (stuck->waiter_count)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
+  return status;
+}
+
+static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = function_of(inquiry, stuck);
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_UNDECIDED;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint);
+  if (joint->absent_known)
+    nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
+  else
+    snprintf(who, sizeof who, "up to %u members", joint->absent);
+  nt_finding_say(finding,
+                 "all members with a trace wait in %s; whether %s without a trace called it cannot be "
+                 "told",
+                 place, who);
+  nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
+  if (stuck->waiter_count)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
+  return status;
+}
+
+/* Operations that are ends of chains themselves. */
+static int judge_operations(struct nt_inquiry *inquiry) {
+  const struct nt_waits *waits = &inquiry->waits;
+  int status = 0;
+  for (uint32_t i = 0; i < waits->count && !status; i++) {
+    const struct nt_stuck *stuck = &waits->list[i];
+    if (stuck->excused || stuck->laggard_count || stuck->leaver_count)
+      continue;
+    if (stuck->kind == NT_STUCK_INIT)
+      status = judge_init(inquiry, stuck);
+    else if (stuck->absent && stuck->kind != NT_STUCK_SEND)
+      status = judge_absent(inquiry, stuck);
+  }
+  return status;
+}
+
+int nt_judge_waits(struct nt_inquiry *inquiry) {
+  int status = judge_ranks(inquiry);
+  return status ? status : judge_operations(inquiry);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds traces, opens each once, and says in one line what is wrong with those that cannot be used. */
+#include "tracediff/gather.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "analysis/load_trace.h"
+#include "cli/text.h"
+
+struct gather {
+  struct nt_trace_loader loader;
+  char **directories; /* resolved */
+  int directory_count;
+  int loaded;
+  bool quiet, live;
+  int status;
+};
+
+static void complain(const struct gather *g, const char *path, const struct nt_error *err) {
+  if (g->quiet)
+    return;
+  fputs("tracediff: ", stderr);
+  nt_text_escape_print(stderr, path);
+  fprintf(stderr, ": at byte %" PRIu64 ": ", err->offset);
+  nt_text_escape_print(stderr, err->reason);
+  fputc('\n', stderr);
+}
+
+static void warn(const struct gather *g, const char *path, const struct nt_trace *trace) {
+  size_t count = nt_trace_warning_count(trace);
+  for (size_t i = 0; i < count && !g->quiet; i++) {
+    fputs("tracediff: ", stderr);
+    nt_text_escape_print(stderr, path);
+    fputs(": ", stderr);
+    nt_text_escape_print(stderr, nt_trace_warning_at(trace, i));
+    fputc('\n', stderr);
+  }
+}
+
+static bool is_loaded(const struct gather *g, const struct nt_process_info *process) {
+  const struct nt_model *model = &g->loader.model;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].pid == process->pid && model->ranks[i].start_time == process->start_time &&
+        !strcmp(model->ranks[i].host ? model->ranks[i].host : "", process->host ? process->host : ""))
+      return true;
+  return false;
+}
+
+static void load(struct gather *g, const char *path, struct nt_trace *trace) {
+  struct nt_error err = {0};
+  warn(g, path, trace);
+  int status = nt_trace_loader_add(&g->loader, trace, path, &err);
+  if (status == 0) {
+    g->loaded++;
+    g->live |= nt_trace_process(trace)->live;
+  } else if (status == -NT_ERR_MEMORY) {
+    g->status = status;
+  } else {
+    complain(g, path, &err);
+  }
+}
+
+static void add_file(struct gather *g, const char *path) {
+  struct nt_trace *trace;
+  struct nt_error err = {0};
+  if (nt_trace_open(path, 0, &trace, &err) < 0) {
+    complain(g, path, &err);
+    return;
+  }
+  if (!is_loaded(g, nt_trace_process(trace)))
+    load(g, path, trace);
+  nt_trace_close(trace);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+  return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_trace(const struct dirent *entry) {
+  size_t length = strlen(entry->d_name);
+  return length > 6 && !strcmp(entry->d_name + length - 6, ".trace");
+}
+
+static void add_directory(struct gather *g, const char *path) {
+  struct dirent **entries;
+  int count = scandir(path, &entries, is_trace, by_name);
+  if (count < 0) {
+    struct nt_error err = {.code = -NT_ERR_IO};
+    snprintf(err.reason, sizeof err.reason, "%s", strerror(errno));
+    complain(g, path, &err);
+    return;
+  }
+  for (int i = 0; i < count; i++) {
+    char *file;
+    if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
+      add_file(g, file);
+      free(file);
+    } else {
+      g->status = -NT_ERR_MEMORY;
+    }
+    free(entries[i]);
+  }
+  free(entries);
+  g->directories[g->directory_count] = realpath(path, NULL);
+  g->directory_count += g->directories[g->directory_count] != NULL;
+}
+
+static bool lies_in(const struct gather *g, const char *file) {
+  char copy[PATH_MAX];
+  if (!file || strlen(file) >= sizeof copy)
+    return !file;
+  strcpy(copy, file);
+  char *slash = strrchr(copy, '/');
+  if (!slash)
+    return false;
+  *(slash == copy ? slash + 1 : slash) = '\0';
+  char *real = realpath(copy, NULL);
+  bool found = false;
+  for (int i = 0; real && i < g->directory_count; i++)
+    found |= !strcmp(real, g->directories[i]);
+  free(real);
+  return found;
+}
+
+static int add_area(const char *path, void *context) {
+  struct gather *g = context;
+  struct nt_trace *trace;
+  struct nt_error err = {0};
+  if (nt_trace_open(path, 0, &trace, &err) < 0)
+    return 0; /* somebody else's business, or gone in the meantime */
+  const struct nt_process_info *process = nt_trace_process(trace);
+  if (!is_loaded(g, process) && lies_in(g, process->file_path))
+    load(g, path, trace);
+  nt_trace_close(trace);
+  return 0;
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
+  struct gather g = {.quiet = quiet};
+  g.directories = calloc((size_t)count + 1, sizeof *g.directories);
+  if (!g.directories)
+    return -NT_ERR_MEMORY;
+  for (int i = 0; i < count; i++) {
+    struct stat status;
+    if (stat(paths[i], &status) == 0 && S_ISDIR(status.st_mode))
+      add_directory(&g, paths[i]);
+    else
+      add_file(&g, paths[i]);
+  }
+  if (g.directory_count)
+    nt_area_each(add_area, &g);
+  for (int i = 0; i < g.directory_count; i++)
+    free(g.directories[i]);
+  free(g.directories);
+  memset(out, 0, sizeof *out);
+  if (g.status) {
+    nt_trace_loader_free(&g.loader);
+    return g.status;
+  }
+  int status = nt_trace_loader_finish(&g.loader, g.live ? now() : 0, out);
+  return status ? status : g.loaded;
+}

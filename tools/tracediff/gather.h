@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the command line's files and directories to a model. */
+#ifndef NT_GATHER_H
+#define NT_GATHER_H
+
+#include "analysis/model.h"
+
+/*
+ * Opens every FILE, every *.trace in a DIR, and the areas on this node that belong to a DIR (their file
+ * lies in it, or they have none yet), and loads them. Files that cannot be read are reported on stderr,
+ * one line each, unless `quiet`. Returns how many traces were loaded, or a negative enum nt_err.
+ */
+int nt_gather(char **paths, int count, bool quiet, struct nt_model *out);
+
+#endif

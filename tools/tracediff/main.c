@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tracediff: aligns the traces of all ranks of a job and says which rank, which call.
+ *
+ * A live job is looked at twice: what seems to be outstanding may just be on its way.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/verdict.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "tracediff/gather.h"
+#include "tracediff/report.h"
+
+#define LOOK_MS 250
+#define YOUNG_MS 1100
+
+enum { OPT_JSON = 1, OPT_COLOR };
+
+static const struct nt_option options[] = {
+    {OPT_JSON, "json", 0, NULL, "print the verdict as JSON"},
+    {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
+};
+
+static const struct nt_usage usage = {
+    .tool = "tracediff",
+    .synopsis = "[OPTION...] [FILE|DIR...]",
+    .summary = "Aligns the traces of all ranks of a job and says which rank, which call. A directory stands "
+               "for all *.trace files in it and for the running processes that write there; without an "
+               "argument it is ./nccltrace.",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",
+};
+
+static bool any_live(const struct nt_model *model) {
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].live)
+      return true;
+  return false;
+}
+
+/* Which ranks made a call between the two looks? */
+static void mark_moved(const struct nt_model *before, struct nt_model *after) {
+  for (uint32_t i = 0; i < after->rank_count; i++) {
+    struct nt_model_rank *rank = &after->ranks[i];
+    uint32_t index = nt_model_find(before, rank->world);
+    if (index == NT_NONE || before->ranks[index].pid != rank->pid)
+      continue;
+    const struct nt_model_rank *old = &before->ranks[index];
+    rank->moved = old->total_calls != rank->total_calls || old->call_count != rank->call_count;
+  }
+}
+
+/* Long enough for those that are behind by a moment, and for the youngest wait to come of age. */
+static void pause_between(const struct nt_verdict *verdict) {
+  int64_t ms = LOOK_MS;
+  if (verdict->moving)
+    ms = YOUNG_MS;
+  struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+  while (nanosleep(&time, &time) != 0)
+    continue;
+}
+
+static int analyse(char **paths, int count, struct nt_model *model, struct nt_verdict *verdict) {
+  int loaded = nt_gather(paths, count, false, model);
+  if (loaded <= 0)
+    return loaded;
+  int status = nt_verdict_make(model, verdict);
+  if (status || !any_live(model) || (!verdict->count && !verdict->moving))
+    return status ? status : loaded;
+  struct nt_model again;
+  pause_between(verdict);
+  loaded = nt_gather(paths, count, true, &again);
+  if (loaded > 0) {
+    mark_moved(model, &again);
+    nt_verdict_free(verdict);
+    nt_model_free(model);
+    *model = again;
+    status = nt_verdict_make(model, verdict);
+  } else {
+    nt_model_free(&again);
+    loaded = 1; /* the files are gone meanwhile: the first look stands */
+  }
+  return status ? status : loaded;
+}
+
+int main(int argc, char **argv) {
+  static char standard[] = "./nccltrace";
+  char *standard_paths[] = {standard, NULL};
+  enum nt_color_when color = NT_COLOR_AUTO;
+  bool json = false;
+  struct nt_options parser;
+  nt_options_start(&parser, &usage, argc, argv);
+  int id;
+  while ((id = nt_options_next(&parser)) > 0) {
+    if (id == OPT_JSON)
+      json = true;
+    else if (!nt_color_parse(parser.value, &color))
+      return nt_options_bad(&usage, "--color takes auto, always or never");
+  }
+  if (id == NT_OPTIONS_STOP)
+    return parser.status;
+  char **paths = parser.first < argc ? argv + parser.first : standard_paths;
+  int count = parser.first < argc ? argc - parser.first : 1;
+
+  struct nt_model model = {0};
+  struct nt_verdict verdict = {0};
+  int loaded = analyse(paths, count, &model, &verdict), status = NT_EXIT_USAGE;
+  if (loaded < 0) {
+    fputs("tracediff: out of memory\n", stderr);
+  } else if (loaded == 0) {
+    fputs("tracediff: no trace could be read\n", stderr);
+  } else {
+    int failed = json ? nt_report_json(&verdict, stdout)
+                      : nt_report_text(&verdict, nt_color_wanted(color, stdout), stdout);
+    if (failed || fflush(stdout) != 0)
+      fputs("tracediff: the report could not be written\n", stderr);
+    else
+      status = verdict.count ? 1 : 0;
+  }
+  nt_verdict_free(&verdict);
+  nt_model_free(&model);
+  return status;
+}

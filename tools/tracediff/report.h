@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A verdict for people and for programs. */
+#ifndef NT_REPORT_H
+#define NT_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "analysis/verdict.h"
+
+/* Both return 0, or -1 if the output failed. */
+int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out);
+int nt_report_json(const struct nt_verdict *verdict, FILE *out);
+
+#endif

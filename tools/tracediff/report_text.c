@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report for people: the verdict in one line, what is missing from the evidence, then for each finding
+ * why, who, since when, and what to do. All text from traces is escaped.
+ */
+#include "tracediff/report.h"
+
+#include <inttypes.h>
+
+#include "analysis/describe.h"
+#include "cli/text.h"
+
+static void print_line(FILE *out, const char *indent, const char *text) {
+  fputs(indent, out);
+  nt_text_escape_print(out, text);
+  fputc('\n', out);
+}
+
+static void print_missing(const struct nt_verdict *verdict, bool color, FILE *out) {
+  char text[NT_DESCRIBE];
+  uint32_t missing = nt_rank_set_count(&verdict->missing);
+  if (missing)
+    fprintf(out, "%s%u of %d ranks %s no trace: %s%s\n", nt_style_text(color, NT_STYLE_WARN), missing,
+            verdict->job.model->expected, missing == 1 ? "has" : "have",
+            nt_rank_set_text(text, sizeof text, &verdict->missing),
+            nt_style_text(color, NT_STYLE_PLAIN));
+}
+
+static void print_notes(const struct nt_verdict *verdict, FILE *out) {
+  for (uint32_t i = 0; i < verdict->notes.count; i++)
+    print_line(out, "note: ", verdict->notes.line[i]);
+}
+
+static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit, FILE *out) {
+  char state[64], time[NT_TIME_TEXT];
+  fprintf(out, "  rank %d: ", culprit->world);
+  if (culprit->rank == NT_NONE) {
+    fputs("no trace\n", out);
+    return;
+  }
+  const struct nt_model_rank *rank = &verdict->job.model->ranks[culprit->rank];
+  fputs("host ", out);
+  nt_text_escape_print(out, rank->host ? rank->host : "unknown");
+  fprintf(out, ", pid %" PRIu32, rank->pid);
+  if (rank->gpu) {
+    fputs(", GPU ", out);
+    nt_text_escape_print(out, rank->gpu);
+  }
+  if (rank->pci) {
+    fputs(" at ", out);
+    nt_text_escape_print(out, rank->pci);
+  }
+  fprintf(out, ", %s", nt_describe_state(state, sizeof state, rank));
+  if (culprit->last) {
+    fputs(", last call ", out);
+    nt_text_escape_print(out, culprit->last);
+  }
+  if (culprit->since_ns)
+    fprintf(out, ", so since %s", nt_time_text(time, culprit->since_ns));
+  fputc('\n', out);
+}
+
+static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {
+  if (!lines->count)
+    return;
+  fprintf(out, "%s%s%s\n", nt_style_text(color, NT_STYLE_BOLD), title,
+          nt_style_text(color, NT_STYLE_PLAIN));
+  for (uint32_t i = 0; i < lines->count; i++)
+    print_line(out, "  ", lines->line[i]);
+}
+
+static void print_headline(const struct nt_finding *finding, bool color, FILE *out) {
+  fprintf(out, "%s%s%s (%s): ", nt_style_text(color, NT_STYLE_BAD), nt_class_name(finding->class),
+          nt_style_text(color, NT_STYLE_PLAIN), nt_confidence_name(finding->confidence));
+  nt_text_escape_print(out, finding->summary ? finding->summary : "");
+  fputc('\n', out);
+}
+
+static void print_finding(const struct nt_verdict *verdict, const struct nt_finding *finding, bool color,
+                          FILE *out) {
+  char text[NT_DESCRIBE], time[NT_TIME_TEXT];
+  if (finding->joint != NT_NONE) {
+    const struct nt_joint *joint = &verdict->job.joints[finding->joint];
+    char label[NT_DESCRIBE];
+    fprintf(out, "communicator: %s, ",
+            nt_describe_joint(label, sizeof label, &verdict->job, finding->joint));
+    fprintf(out, "size %d, %s\n", joint->size, nt_describe_ranks(text, sizeof text, &joint->worlds));
+  }
+  if (nt_rank_set_count(&finding->blame) || finding->confidence == NT_UNDECIDED)
+    fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
+  for (uint32_t i = 0; i < finding->culprit_count; i++)
+    print_culprit(verdict, &finding->culprits[i], out);
+  if (nt_rank_set_count(&finding->blame) > finding->culprit_count)
+    fprintf(out, "  and %u more\n", nt_rank_set_count(&finding->blame) - finding->culprit_count);
+  if (nt_rank_set_count(&finding->waiting))
+    fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
+  if (finding->since_ns)
+    fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
+  print_lines("evidence:", &finding->evidence, color, out);
+  print_lines("next:", &finding->next, color, out);
+}
+
+int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
+  if (!verdict->count) {
+    fprintf(out, "%sconsistent%s: %s\n", nt_style_text(color, NT_STYLE_GOOD),
+            nt_style_text(color, NT_STYLE_PLAIN),
+            verdict->moving ? "no divergence, and the ranks that are behind still make calls or have been "
+                              "so for less than a second"
+                            : "nothing is outstanding, and the ranks' calls agree");
+    print_missing(verdict, color, out);
+    print_notes(verdict, out);
+    return ferror(out) ? -1 : 0;
+  }
+  print_headline(&verdict->findings[0], color, out);
+  print_missing(verdict, color, out);
+  print_notes(verdict, out);
+  for (uint32_t i = 0; i < verdict->count; i++) {
+    fputc('\n', out);
+    if (i)
+      print_headline(&verdict->findings[i], color, out);
+    print_finding(verdict, &verdict->findings[i], color, out);
+  }
+  return ferror(out) ? -1 : 0;
+}
