@@ -24,7 +24,8 @@ struct nt_id128 nt_comm_id_init(struct nt_id128 uid_hash, int nranks, uint32_t o
 /* split: k counts the splits and grows of the parent from 1; ranks without a colour call too. */
 struct nt_id128 nt_comm_id_split(struct nt_id128 parent, uint32_t k, int color);
 /* shrink: `excluded` is the hash of the sorted exclude list, ordinal counts uses of that list. */
-struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 excluded, uint32_t ordinal);
+struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 excluded,
+                                  uint32_t ordinal);
 /* grow: new ranks know the unique id's magic and the new size only. */
 struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks);
 

@@ -5,26 +5,30 @@
 #include "nccl/nccl_types.h"
 
 struct fn_row {
+  const char *symbol;
   const char *name;
   enum nt_shape shape;
 };
 
 static const struct fn_row fn_rows[NT_FN_LIMIT] = {
-#define NT_FN(id, name, shape, params, args, fields) [id] = {#name, NT_SHAPE_##shape},
+#define NT_FN(id, name, shape, params, args, fields) [id] = {"nccl" #name, #name, NT_SHAPE_##shape},
 #define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, name, shape, params, args, fields)                                          \
+  [id] = {"cuda" #name, "cuda" #name, NT_SHAPE_##shape},
+#include "nccl/cuda_api.def"
 };
 
 static const char *const dtype_names[] = {
-    [ncclInt8] = "i8",         [ncclUint8] = "u8",        [ncclInt32] = "i32",
-    [ncclUint32] = "u32",      [ncclInt64] = "i64",       [ncclUint64] = "u64",
-    [ncclFloat16] = "f16",     [ncclFloat32] = "f32",     [ncclFloat64] = "f64",
-    [ncclBfloat16] = "bf16",   [ncclFloat8e4m3] = "f8e4m3", [ncclFloat8e5m2] = "f8e5m2",
+    [ncclInt8] = "i8",       [ncclUint8] = "u8",          [ncclInt32] = "i32",
+    [ncclUint32] = "u32",    [ncclInt64] = "i64",         [ncclUint64] = "u64",
+    [ncclFloat16] = "f16",   [ncclFloat32] = "f32",       [ncclFloat64] = "f64",
+    [ncclBfloat16] = "bf16", [ncclFloat8e4m3] = "f8e4m3", [ncclFloat8e5m2] = "f8e5m2",
 };
 
 static const unsigned char dtype_sizes[] = {
-    [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,       [ncclUint32] = 4,
-    [ncclInt64] = 8,   [ncclUint64] = 8,   [ncclFloat16] = 2,     [ncclFloat32] = 4,
+    [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,      [ncclUint32] = 4,
+    [ncclInt64] = 8,   [ncclUint64] = 8,   [ncclFloat16] = 2,    [ncclFloat32] = 4,
     [ncclFloat64] = 8, [ncclBfloat16] = 2, [ncclFloat8e4m3] = 1, [ncclFloat8e5m2] = 1,
 };
 
@@ -48,6 +52,20 @@ static const char *const result_names[] = {
 
 const char *nt_fn_name(unsigned fn) {
   return fn < NT_FN_LIMIT ? fn_rows[fn].name : NULL;
+}
+
+const char *nt_fn_symbol(unsigned fn) {
+  return fn < NT_FN_LIMIT ? fn_rows[fn].symbol : NULL;
+}
+
+bool nt_fn_is_cuda(unsigned fn) {
+  return nt_fn_shape(fn) >= NT_SHAPE_STREAM_SYNC;
+}
+
+bool nt_fn_is_host_wait(unsigned fn) {
+  enum nt_shape shape = nt_fn_shape(fn);
+  return shape == NT_SHAPE_STREAM_SYNC || shape == NT_SHAPE_DEVICE_SYNC ||
+         shape == NT_SHAPE_EVENT_SYNC;
 }
 
 enum nt_shape nt_fn_shape(unsigned fn) {

@@ -33,6 +33,12 @@ enum nt_shape {
   NT_SHAPE_MEMORY,
   NT_SHAPE_WINDOW,
   NT_SHAPE_RMA,
+  /* CUDA runtime */
+  NT_SHAPE_STREAM_SYNC,
+  NT_SHAPE_DEVICE_SYNC,
+  NT_SHAPE_EVENT_SYNC,
+  NT_SHAPE_EVENT_RECORD,
+  NT_SHAPE_STREAM_WAIT,
 };
 
 enum nt_fn {
@@ -40,15 +46,24 @@ enum nt_fn {
 #define NT_FN(id, name, shape, params, args, fields) NT_FN_##name = id,
 #define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, name, shape, params, args, fields) NT_FN_cuda##name = id,
+#include "nccl/cuda_api.def"
   NT_FN_LIMIT = 256,
 };
 
-/* "AllReduce" for NT_FN_AllReduce; "function 99" has no name and yields NULL. */
+/* "AllReduce" for NT_FN_AllReduce, "cudaStreamSynchronize" for NT_FN_cudaStreamSynchronize; NULL for an id
+ * that this build does not know. */
 const char *nt_fn_name(unsigned fn);
+/* The name that the function has in its library: "ncclAllReduce". */
+const char *nt_fn_symbol(unsigned fn);
 enum nt_shape nt_fn_shape(unsigned fn);
 
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
 bool nt_fn_is_collective(unsigned fn);
+/* A function of the CUDA runtime, not of NCCL. */
+bool nt_fn_is_cuda(unsigned fn);
+/* The host waits in it for a stream, an event or the device. */
+bool nt_fn_is_host_wait(unsigned fn);
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
 bool nt_fn_moves_bytes(unsigned fn);
 /* Creates a communicator: init, split, shrink, grow. */

@@ -77,8 +77,8 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
     return NULL;
   if (NT_UNLIKELY(nt_library_contains(library, caller)))
     return library->fn[fn];
-  bool creates = shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL ||
-                 shape == NT_SHAPE_COMM_GROW;
+  bool creates =
+      shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
   /* Groups are followed before the first communicator too: it may be created inside one. */
   bool groups = shape == NT_SHAPE_GROUP_START || shape == NT_SHAPE_GROUP_END ||
                 shape == NT_SHAPE_GROUP_SIMULATE;
@@ -103,6 +103,13 @@ void nt_enter_end(struct nt_call *call, const struct nt_args *args);
 void nt_enter_group_end(struct nt_call *call, const struct nt_args *args);
 void nt_enter_nothing(struct nt_call *call, const struct nt_args *args);
 
+void nt_enter_stream_sync(struct nt_call *call, const struct nt_args *args);
+void nt_enter_device_sync(struct nt_call *call, const struct nt_args *args);
+void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args);
+void nt_enter_event_record(struct nt_call *call, const struct nt_args *args);
+void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args);
+
+void nt_exit_cuda(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_plain(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_created(struct nt_call *call, const struct nt_args *args, ncclResult_t result);

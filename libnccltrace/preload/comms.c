@@ -16,8 +16,8 @@ enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
 static _Atomic uintptr_t keys[TABLE];
 static uint16_t values[TABLE];
 static struct nt_comm comms[COMMS];
-static unsigned bound;       /* keys that are neither empty nor tombstones */
-static unsigned unresolved;  /* communicators whose handle NCCL has not stored yet */
+static unsigned bound;      /* keys that are neither empty nor tombstones */
+static unsigned unresolved; /* communicators whose handle NCCL has not stored yet */
 static unsigned next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread const struct nt_library *hint __attribute__((tls_model("initial-exec")));

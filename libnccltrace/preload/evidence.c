@@ -18,13 +18,40 @@
 extern char **environ;
 
 static const char *const allowed[] = {
-    "NCCL_",        "NCCLTRACE_",     "TORCH_NCCL_",  "TORCH_DISTRIBUTED_", "TORCHELASTIC_",
-    "CUDA_VISIBLE", "CUDA_DEVICE",    "CUDA_LAUNCH",  "CUDA_MODULE",        "NVIDIA_VISIBLE",
-    "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",  "GROUP_RANK=",
-    "NODE_RANK=",   "MASTER_ADDR=",   "MASTER_PORT=", "OMPI_COMM_WORLD_",   "PMI_",
-    "PMIX_RANK=",   "SLURM_JOB_",     "SLURM_PROCID", "SLURM_NODE",         "SLURM_NTASKS",
-    "SLURM_LOCALID", "SLURM_STEP_ID", "UCX_",         "FI_",                "GLOO_",
-    "PYTORCH_CUDA_ALLOC_CONF=", "OMP_NUM_THREADS=",   "LD_PRELOAD=",        "MPI_LOCALRANKID=",
+    "NCCL_",
+    "NCCLTRACE_",
+    "TORCH_NCCL_",
+    "TORCH_DISTRIBUTED_",
+    "TORCHELASTIC_",
+    "CUDA_VISIBLE",
+    "CUDA_DEVICE",
+    "CUDA_LAUNCH",
+    "CUDA_MODULE",
+    "NVIDIA_VISIBLE",
+    "RANK=",
+    "WORLD_SIZE=",
+    "LOCAL_RANK=",
+    "LOCAL_WORLD_SIZE=",
+    "GROUP_RANK=",
+    "NODE_RANK=",
+    "MASTER_ADDR=",
+    "MASTER_PORT=",
+    "OMPI_COMM_WORLD_",
+    "PMI_",
+    "PMIX_RANK=",
+    "SLURM_JOB_",
+    "SLURM_PROCID",
+    "SLURM_NODE",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_STEP_ID",
+    "UCX_",
+    "FI_",
+    "GLOO_",
+    "PYTORCH_CUDA_ALLOC_CONF=",
+    "OMP_NUM_THREADS=",
+    "LD_PRELOAD=",
+    "MPI_LOCALRANKID=",
 };
 
 /* Even behind an allowed prefix. */
@@ -173,6 +200,8 @@ static void put_libraries(struct text *out) {
   const struct nt_library *library;
   for (libraries_written = 0; (library = nt_library_at(libraries_written)); libraries_written++) {
     char key[64];
+    if (!library->fn[NT_FN_AllReduce])
+      continue; /* the CUDA runtime */
     snprintf(key, sizeof(key), "nccl.%u.path", libraries_written);
     put(out, key, "%s", library->path);
     snprintf(key, sizeof(key), "nccl.%u.version", libraries_written);

@@ -143,8 +143,7 @@ static void retire_chunks(struct nt_area *area, uint32_t thread) {
 
 static void bury_threads(struct nt_area *area) {
   for (uint32_t i = 0; i < area->header->thread_count; i++) {
-    if (!atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) ||
-        thread_lives(area, i))
+    if (!atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) || thread_lives(area, i))
       continue;
     retire_chunks(area, area->threads[i].index);
     atomic_store_explicit(&area->threads[i].tid, 0, memory_order_release);
@@ -170,9 +169,10 @@ static struct nt_drain *open_file(struct nt_area *area) {
       return drain;
     }
   }
-  nt_complain(area->header, "cannot write a trace in %s (%s): set NCCLTRACE_DIR to a writable "
-              "directory; live evidence remains in %s", settings.directory, first,
-              area->path[0] ? area->path : "memory");
+  nt_complain(area->header,
+              "cannot write a trace in %s (%s): set NCCLTRACE_DIR to a writable "
+              "directory; live evidence remains in %s",
+              settings.directory, first, area->path[0] ? area->path : "memory");
   return NULL;
 }
 

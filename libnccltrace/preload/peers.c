@@ -27,8 +27,7 @@ static bool known(const struct nt_peers *peers, const char *path) {
 
 static void meet(struct nt_peers *peers, const char *path, const struct nt_area *own) {
   struct nt_peer *peer = &peers->peer[peers->count];
-  if (known(peers, path) || strcmp(path, own->path) == 0 ||
-      nt_area_open(path, 0, &peer->area) != 0)
+  if (known(peers, path) || strcmp(path, own->path) == 0 || nt_area_open(path, 0, &peer->area) != 0)
     return;
   if (!same_job(peer->area.header, own->header) || nt_area_is_locked(peer->area.fd) != 1) {
     nt_area_close(&peer->area);

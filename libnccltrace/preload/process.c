@@ -95,7 +95,8 @@ static void start(int rank, int nranks) {
   if (!nt_process.area.path[0])
     nt_complain(nt_process.area.header,
                 "%s cannot be used (too small, or not a tmpfs of ours): live evidence will die "
-                "with the process", directory);
+                "with the process",
+                directory);
   nt_evidence_capture_environment();
   /* The helper opens its own; the application's table is the application's. */
   close(nt_process.area.fd);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIBRARIES = 8, SITES = 1024 /* power of two */ };
+enum { LIBRARIES = 16, SITES = 1024 /* power of two */ };
 
 struct site {
   const void *caller;
@@ -28,11 +28,6 @@ static struct site site_pool[SITES / 2];
 static unsigned site_count;
 static struct site *site_table[SITES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static const char *symbol_name(unsigned fn, char buffer[64]) {
-  snprintf(buffer, 64, "nccl%s", nt_fn_name(fn));
-  return buffer;
-}
 
 /* The loaded object that holds `address`, NULL if it cannot be told. */
 static struct link_map *object_of(const void *address) {
@@ -78,8 +73,7 @@ static bool in_own_object(const void *address) {
 
 /* dlsym that never answers with one of our wrappers. */
 static void *look_up(void *handle, unsigned fn) {
-  char name[64];
-  void *found = handle ? dlsym(handle, symbol_name(fn, name)) : NULL;
+  void *found = handle ? dlsym(handle, nt_fn_symbol(fn)) : NULL;
   return found && !in_own_object(found) ? found : NULL;
 }
 
@@ -123,7 +117,7 @@ static void *find_scope(unsigned fn, const void *caller) {
   void *handle = object ? open_loaded(object->l_name) : NULL;
   if (look_up(handle, fn))
     return handle;
-  handle = open_loaded("libnccl.so.2");
+  handle = nt_fn_is_cuda(fn) ? NULL : open_loaded("libnccl.so.2");
   if (look_up(handle, fn))
     return handle;
   handle = scan_objects(fn);
@@ -157,7 +151,8 @@ static const struct nt_library *library_from(void *scope, unsigned fn) {
       library->fn[i] = look_up(scope, i);
   library->index = (uint16_t)library_count;
   library->version = version_of(scope);
-  snprintf(library->path, sizeof(library->path), "%s", object && object->l_name ? object->l_name : "");
+  snprintf(library->path, sizeof(library->path), "%s",
+           object && object->l_name ? object->l_name : "");
   /* NCCL linked statically into somebody's library: its callers live in the same object, so the
    * address of a caller says nothing there. */
   const char *base = strrchr(library->path, '/');

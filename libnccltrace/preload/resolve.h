@@ -15,11 +15,11 @@
 
 #include "nccl/nccl_api.h"
 
-/* One copy of NCCL as some caller sees it. Made once, never freed. */
+/* One copy of NCCL, or of the CUDA runtime, as some caller sees it. Made once, never freed. */
 struct nt_library {
   void *fn[NT_FN_LIMIT]; /* by enum nt_fn; NULL where the copy lacks the function */
   uintptr_t low, high;   /* address range of the object that defines the functions */
-  int version; /* ncclGetVersion's number, 0 if unknown */
+  int version;           /* ncclGetVersion's number, 0 if unknown */
   uint16_t index;
   char path[512];
 };

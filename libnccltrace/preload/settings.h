@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 struct nt_settings {
-  bool enabled;            /* NCCLTRACE: 0 or off turns everything off */
-  bool log;                /* NCCLTRACE_LOG: say on stderr what is done and what goes wrong */
-  char directory[768];     /* NCCLTRACE_DIR: where trace files go */
+  bool enabled;        /* NCCLTRACE: 0 or off turns everything off */
+  bool log;            /* NCCLTRACE_LOG: say on stderr what is done and what goes wrong */
+  char directory[768]; /* NCCLTRACE_DIR: where trace files go */
   bool directory_given;
-  bool gpu;                /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
-  uint64_t file_size;      /* NCCLTRACE_SIZE: bound of one trace file, bytes */
-  uint64_t area_size;      /* NCCLTRACE_AREA: size of the live area, bytes */
-  uint32_t keep_attempts;  /* NCCLTRACE_KEEP: earlier attempts kept beside the first */
+  bool gpu;               /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
+  uint64_t file_size;     /* NCCLTRACE_SIZE: bound of one trace file, bytes */
+  uint64_t area_size;     /* NCCLTRACE_AREA: size of the live area, bytes */
+  uint32_t keep_attempts; /* NCCLTRACE_KEEP: earlier attempts kept beside the first */
 };
 
 void nt_settings_read(struct nt_settings *out);

@@ -2,8 +2,8 @@
 /*
  * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines.
  *
- * A wrapper that finds no NCCL behind it answers ncclInvalidUsage, the nearest to the symbol error
- * that the process would have met without us.
+ * A wrapper that finds nothing behind it answers ncclInvalidUsage or cudaErrorUnknown, the nearest to the
+ * symbol error that the process would have met without us.
  */
 #include "preload/call.h"
 
@@ -51,24 +51,42 @@
 #define ENTER_MEMORY nt_enter_plain
 #define EXIT_MEMORY nt_exit_plain
 
+#define ENTER_STREAM_SYNC nt_enter_stream_sync
+#define EXIT_STREAM_SYNC nt_exit_cuda
+#define ENTER_DEVICE_SYNC nt_enter_device_sync
+#define EXIT_DEVICE_SYNC nt_exit_cuda
+#define ENTER_EVENT_SYNC nt_enter_event_sync
+#define EXIT_EVENT_SYNC nt_exit_cuda
+#define ENTER_EVENT_RECORD nt_enter_event_record
+#define EXIT_EVENT_RECORD nt_exit_cuda
+#define ENTER_STREAM_WAIT nt_enter_stream_wait
+#define EXIT_STREAM_WAIT nt_exit_cuda
+
 #define STRIP(...) __VA_ARGS__
 
-#define NT_FN(id, name, shape, params, arguments, fields)                                          \
-  __attribute__((visibility("default"))) ncclResult_t nccl##name params;                           \
-  ncclResult_t nccl##name params {                                                                 \
+enum { CUDA_ERROR_UNKNOWN = 999 };
+
+#define WRAPPER(id, symbol, shape, params, arguments, fields, nothing)                             \
+  __attribute__((visibility("default"))) int symbol params;                                        \
+  int symbol params {                                                                              \
     const struct nt_args args = {STRIP fields};                                                    \
     struct nt_call call;                                                                           \
-    ncclResult_t(*real) params;                                                                    \
-    *(void **)(&real) =                                                                            \
-        nt_call_begin(&call, id, NT_SHAPE_##shape, args.comm, __builtin_return_address(0),         \
-                      __builtin_frame_address(0));                                                 \
+    int(*real) params;                                                                             \
+    *(void **)(&real) = nt_call_begin(&call, id, NT_SHAPE_##shape, args.comm,                      \
+                                      __builtin_return_address(0), __builtin_frame_address(0));    \
     if (NT_UNLIKELY(!real))                                                                        \
-      return ncclInvalidUsage;                                                                     \
+      return nothing;                                                                              \
     if (call.thread)                                                                               \
       ENTER_##shape(&call, &args);                                                                 \
-    ncclResult_t result = real arguments;                                                          \
+    int result = real arguments;                                                                   \
     if (call.thread)                                                                               \
       EXIT_##shape(&call, &args, result);                                                          \
     return result;                                                                                 \
   }
+
+#define NT_FN(id, name, shape, params, arguments, fields)                                          \
+  WRAPPER(id, nccl##name, shape, params, arguments, fields, ncclInvalidUsage)
 #include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, name, shape, params, arguments, fields)                                     \
+  WRAPPER(id, cuda##name, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
+#include "nccl/cuda_api.def"

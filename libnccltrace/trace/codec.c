@@ -15,16 +15,7 @@
 #define LOOKUP_SLOTS (1u << 17)
 
 struct nt_codec *nt_codec_new(void) {
-  struct nt_codec *codec = calloc(1, sizeof *codec);
-  if (!codec)
-    return NULL;
-  codec->templates = malloc((size_t)NT_CODEC_MAX_CALLS * sizeof *codec->templates);
-  codec->lookup = calloc(LOOKUP_SLOTS, sizeof *codec->lookup);
-  if (!codec->templates || !codec->lookup) {
-    nt_codec_free(codec);
-    return NULL;
-  }
-  return codec;
+  return calloc(1, sizeof(struct nt_codec));
 }
 
 void nt_codec_free(struct nt_codec *codec) {
@@ -59,13 +50,14 @@ unsigned nt_codec_shift(uint32_t kind, const struct nt_clock_sync *first,
 }
 
 int nt_codec_room(struct nt_codec *codec, uint32_t calls) {
-  const size_t need = (size_t)calls * NT_COLUMN_RECORD_LIMIT;
-  if (need > codec->values_room) {
-    free(codec->values);
-    codec->values = malloc(need * sizeof *codec->values);
-    codec->values_room = codec->values ? need : 0;
-  }
-  return codec->values || !need ? 0 : -NT_ERR_MEMORY;
+  if (calls <= codec->room && codec->values)
+    return 0;
+  free(codec->values);
+  free(codec->templates);
+  codec->values = malloc(((size_t)calls + 1) * NT_COLUMN_RECORD_LIMIT * sizeof *codec->values);
+  codec->templates = malloc(((size_t)calls + 1) * sizeof *codec->templates);
+  codec->room = codec->values && codec->templates ? calls : 0;
+  return codec->values && codec->templates ? 0 : -NT_ERR_MEMORY;
 }
 
 static uint64_t zigzag(uint64_t difference) {
@@ -156,18 +148,30 @@ static void add_column(struct nt_buffer *heads, struct nt_buffer *data, uint8_t 
 
 static uint64_t template_value(const struct nt_template *what, unsigned column) {
   switch (column) {
-  case NT_COLUMN_T_FN: return what->fn;
-  case NT_COLUMN_T_DTYPE: return what->dtype;
-  case NT_COLUMN_T_OP: return what->op;
-  case NT_COLUMN_T_FLAGS: return what->flags;
-  case NT_COLUMN_T_RESULT: return what->result;
-  case NT_COLUMN_T_COMM: return what->comm;
-  case NT_COLUMN_T_STREAM: return what->stream;
-  case NT_COLUMN_T_PEER: return zigzag((uint64_t)(int64_t)what->peer);
-  case NT_COLUMN_T_COUNT: return what->count;
-  case NT_COLUMN_T_IN_GROUP: return what->in_group;
-  case NT_COLUMN_T_SEQ_CLASS: return what->seq_class;
-  default: return 0;
+  case NT_COLUMN_T_FN:
+    return what->fn;
+  case NT_COLUMN_T_DTYPE:
+    return what->dtype;
+  case NT_COLUMN_T_OP:
+    return what->op;
+  case NT_COLUMN_T_FLAGS:
+    return what->flags;
+  case NT_COLUMN_T_RESULT:
+    return what->result;
+  case NT_COLUMN_T_COMM:
+    return what->comm;
+  case NT_COLUMN_T_STREAM:
+    return what->stream;
+  case NT_COLUMN_T_PEER:
+    return zigzag((uint64_t)(int64_t)what->peer);
+  case NT_COLUMN_T_COUNT:
+    return what->count;
+  case NT_COLUMN_T_IN_GROUP:
+    return what->in_group;
+  case NT_COLUMN_T_SEQ_CLASS:
+    return what->seq_class;
+  default:
+    return 0;
   }
 }
 
@@ -289,7 +293,9 @@ int nt_codec_encode(struct nt_codec *codec, const struct nt_batch *batch, unsign
   const uint32_t calls = batch->call_count;
   if (calls > NT_CODEC_MAX_CALLS || shift > 63)
     return -NT_ERR_SPACE;
-  if (nt_codec_room(codec, calls) || nt_model_reset(&codec->model, calls))
+  if (!codec->lookup)
+    codec->lookup = calloc(LOOKUP_SLOTS, sizeof *codec->lookup);
+  if (!codec->lookup || nt_codec_room(codec, calls) || nt_model_reset(&codec->model, calls))
     return -NT_ERR_MEMORY;
   const uint64_t base = calls ? batch->calls[0].record.enter >> shift : 0;
   uint32_t at = 0;

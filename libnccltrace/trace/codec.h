@@ -40,7 +40,7 @@ struct nt_batch {
 unsigned nt_codec_shift(uint32_t kind, const struct nt_clock_sync *first,
                         const struct nt_clock_sync *last);
 
-/* Encoder and decoder share one model; it is some hundred KiB, so it is kept between frames. */
+/* Encoder and decoder share one model; it is some hundred KiB, so it is kept between frames. NULL: no memory. */
 struct nt_codec;
 struct nt_codec *nt_codec_new(void);
 void nt_codec_free(struct nt_codec *codec);

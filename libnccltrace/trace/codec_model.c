@@ -94,8 +94,7 @@ void nt_model_predict(const struct nt_model *model, uint32_t index, const struct
   out->launch = model->launch[slot_of(what->stream, 0)] + 1;
   out->group = what->in_group ? model->group + model->step[pair] : 0;
   out->send = known_or(&model->send_after[slot_of(index, model->send)], last[0]);
-  out->stack =
-      (uint32_t)known_or(&model->stack_after[slot_of(index, model->stack)], last[2]);
+  out->stack = (uint32_t)known_or(&model->stack_after[slot_of(index, model->stack)], last[2]);
   out->recv = 0;
 }
 

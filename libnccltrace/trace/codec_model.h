@@ -73,12 +73,12 @@ struct nt_model {
   uint64_t end;        /* unit in which the thread's last call returned */
   uint64_t send, recv; /* of the thread's last call */
   uint32_t stack, group;
-  uint32_t next[NT_MODEL_SLOTS]; /* by (t1, t2, t3): index + 1 */
-  struct nt_mean gap[NT_MODEL_SLOTS];      /* by (template, t1) */
-  struct nt_mean duration[NT_MODEL_SLOTS]; /* by (template, t1) */
-  uint32_t seq[NT_MODEL_SLOTS];            /* by (communicator, class, peer or function) */
-  uint32_t launch[NT_MODEL_SLOTS];         /* by stream */
-  uint32_t step[NT_MODEL_SLOTS];           /* by (template, t1): how the group number moves */
+  uint32_t next[NT_MODEL_SLOTS];              /* by (t1, t2, t3): index + 1 */
+  struct nt_mean gap[NT_MODEL_SLOTS];         /* by (template, t1) */
+  struct nt_mean duration[NT_MODEL_SLOTS];    /* by (template, t1) */
+  uint32_t seq[NT_MODEL_SLOTS];               /* by (communicator, class, peer or function) */
+  uint32_t launch[NT_MODEL_SLOTS];            /* by stream */
+  uint32_t step[NT_MODEL_SLOTS];              /* by (template, t1): how the group number moves */
   struct nt_known send_after[NT_MODEL_SLOTS]; /* by (template, send of the call before) */
   struct nt_known recv_after[NT_MODEL_SLOTS];
   struct nt_known stack_after[NT_MODEL_SLOTS]; /* by (template, stack of the call before) */

@@ -12,14 +12,14 @@
 
 struct nt_codec {
   struct nt_model model;
-  struct nt_template *templates; /* room for NT_CODEC_MAX_CALLS */
+  struct nt_template *templates; /* of the frame at hand, at most one per call */
+  uint64_t *values;              /* its columns: NT_COLUMN_RECORD_LIMIT × calls */
+  uint32_t *lookup;              /* encoder: open addressing, index + 1 */
   uint32_t template_count;
-  uint32_t *lookup; /* open addressing, index + 1 */
-  uint64_t *values; /* columns of the frame at hand: NT_COLUMN_RECORD_LIMIT × calls */
-  size_t values_room;
+  uint32_t room; /* calls for which templates and values have room */
 };
 
-/* Room for the columns of `calls` calls in codec->values. -NT_ERR_MEMORY. */
+/* Room for templates and columns of `calls` calls. -NT_ERR_MEMORY. */
 int nt_codec_room(struct nt_codec *codec, uint32_t calls);
 
 #endif

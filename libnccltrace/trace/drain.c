@@ -142,9 +142,9 @@ static bool allocate(struct nt_drain *drain) {
   drain->streams = calloc(header->stream_count, sizeof *drain->streams);
   drain->threads = calloc(header->thread_count, sizeof *drain->threads);
   drain->endings = calloc(header->comm_count, sizeof *drain->endings);
-  return drain->packer && drain->codec && drain->batch.calls && drain->batch.runs &&
-         drain->taken && drain->waiting && drain->comm_numbers && drain->stream_numbers &&
-         drain->comms && drain->streams && drain->threads && drain->endings;
+  return drain->packer && drain->codec && drain->batch.calls && drain->batch.runs && drain->taken &&
+         drain->waiting && drain->comm_numbers && drain->stream_numbers && drain->comms &&
+         drain->streams && drain->threads && drain->endings;
 }
 
 static void release(struct nt_drain *drain) {
@@ -186,9 +186,10 @@ static bool file_ends_with(const struct nt_drain *drain, uint32_t length) {
   unsigned char *tail = malloc(length);
   if (!tail)
     return false;
-  const uint64_t offset = file->layout.segment_offset +
-                          (file->epoch - 1) % file->layout.segment_count * file->layout.segment_size +
-                          file->used - length;
+  const uint64_t offset =
+      file->layout.segment_offset +
+      (file->epoch - 1) % file->layout.segment_count * file->layout.segment_size + file->used -
+      length;
   const bool same = pread(file->fd, tail, length, (off_t)offset) == (ssize_t)length &&
                     memcmp(tail, drain->area->spool, length) == 0;
   free(tail);
@@ -289,8 +290,7 @@ static int write_state(struct nt_drain *drain) {
   int rc = nt_state_write(drain->area, drain->foreign ? NT_STATE_BY_OTHER : NT_STATE_BY_PROCESS,
                           drain->file.epoch, drain->file.used, &payload, &frame.records);
   if (!rc)
-    rc = nt_frame_write(drain->packer, &frame, NULL, 0, payload.data, payload.length,
-                        &frame_bytes);
+    rc = nt_frame_write(drain->packer, &frame, NULL, 0, payload.data, payload.length, &frame_bytes);
   if (!rc) {
     rc = nt_trace_file_state(&drain->file, &frame_bytes);
     if (rc)

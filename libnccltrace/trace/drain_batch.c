@@ -147,8 +147,8 @@ static void confirm(struct nt_drain *drain) {
       if (drain->waiting[i].chunk == run->chunk)
         drain->waiting[i].from = run->to;
   }
-  drain->waiting_calls -= batch->call_count < drain->waiting_calls ? batch->call_count
-                                                                    : drain->waiting_calls;
+  drain->waiting_calls -=
+      batch->call_count < drain->waiting_calls ? batch->call_count : drain->waiting_calls;
 }
 
 int64_t nt_drain_batch(struct nt_drain *drain) {

@@ -34,7 +34,8 @@ static bool may_collect(const char *name) {
 static uint64_t seconds_since_beat(const struct nt_area *area, const struct stat *file) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  uint64_t beat = atomic_load_explicit(&area->header->heartbeat_ns, memory_order_relaxed) / 1000000000u;
+  uint64_t beat =
+      atomic_load_explicit(&area->header->heartbeat_ns, memory_order_relaxed) / 1000000000u;
   if (!beat)
     beat = (uint64_t)file->st_mtime;
   return (uint64_t)now.tv_sec > beat ? (uint64_t)now.tv_sec - beat : 0;

@@ -41,7 +41,7 @@ struct nt_drain {
   struct nt_waiting *waiting;
   uint32_t waiting_count;
   uint64_t waiting_calls;
-  uint32_t *comm_numbers;   /* by slot; 0: not looked up in this batch */
+  uint32_t *comm_numbers; /* by slot; 0: not looked up in this batch */
   uint32_t *stream_numbers;
   struct nt_defined *comms, *streams, *threads; /* by slot */
   struct nt_ending *endings;                    /* by communicator slot */

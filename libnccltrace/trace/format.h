@@ -110,10 +110,10 @@ enum nt_entry_kind {
 #define NT_ENTRY_OPEN_SIZE 88
 
 /* The process as a whole. */
-#define NT_PROCESS_FIELD_HEARTBEAT 0       /* CLOCK_REALTIME ns */
-#define NT_PROCESS_FIELD_HEARTBEAT_MONO 8  /* CLOCK_MONOTONIC ns */
-#define NT_PROCESS_FIELD_EXIT 16           /* CLOCK_REALTIME ns, 0 if it has not left */
-#define NT_PROCESS_FIELD_RUN_STATE 24      /* NT_RUN_* */
+#define NT_PROCESS_FIELD_HEARTBEAT 0      /* CLOCK_REALTIME ns */
+#define NT_PROCESS_FIELD_HEARTBEAT_MONO 8 /* CLOCK_MONOTONIC ns */
+#define NT_PROCESS_FIELD_EXIT 16          /* CLOCK_REALTIME ns, 0 if it has not left */
+#define NT_PROCESS_FIELD_RUN_STATE 24     /* NT_RUN_* */
 #define NT_PROCESS_FIELD_EXIT_CODE 28
 #define NT_PROCESS_FIELD_CALLS 32
 #define NT_PROCESS_FIELD_LOST 40

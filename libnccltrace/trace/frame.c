@@ -149,7 +149,8 @@ int nt_frame_parse(const unsigned char *at, size_t left, struct nt_frame *out) {
   return 0;
 }
 
-int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored, unsigned char **out) {
+int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored,
+                    unsigned char **out) {
   *out = NULL;
   if (XXH64(stored, frame->stored, 0) != frame->checksum || frame->raw > NT_FRAME_MAX_RAW ||
       frame->index > frame->stored)

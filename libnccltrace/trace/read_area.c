@@ -122,14 +122,18 @@ static bool is_of(const struct nt_area_header *header, const struct nt_super *wa
 
 static int refuse_area(struct nt_error *err, int rc) {
   switch (-rc) {
-  case NT_ERR_FOREIGN: return nt_refuse(err, NT_ERR_FOREIGN, 0, "not an area of libnccltrace");
+  case NT_ERR_FOREIGN:
+    return nt_refuse(err, NT_ERR_FOREIGN, 0, "not an area of libnccltrace");
   case NT_ERR_VERSION:
     return nt_refuse(err, NT_ERR_VERSION, 8, "area of another format version: use its nccltrace");
   case NT_ERR_TRUNCATED:
     return nt_refuse(err, NT_ERR_TRUNCATED, 0, "the area is shorter than its header says");
-  case NT_ERR_CORRUPT: return nt_refuse(err, NT_ERR_CORRUPT, 24, "the area's layout is impossible");
-  case NT_ERR_MEMORY: return nt_refuse(err, NT_ERR_MEMORY, 0, "the area cannot be mapped");
-  default: return nt_refuse(err, NT_ERR_IO, 0, "the area cannot be opened: %m");
+  case NT_ERR_CORRUPT:
+    return nt_refuse(err, NT_ERR_CORRUPT, 24, "the area's layout is impossible");
+  case NT_ERR_MEMORY:
+    return nt_refuse(err, NT_ERR_MEMORY, 0, "the area cannot be mapped");
+  default:
+    return nt_refuse(err, NT_ERR_IO, 0, "the area cannot be opened: %m");
   }
 }
 
@@ -140,7 +144,8 @@ int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super
   if (rc)
     return refuse_area(err, rc);
   if (!atomic_load_explicit(&area.header->ready, memory_order_acquire)) {
-    rc = nt_refuse(err, NT_ERR_TRUNCATED, 0, "the process died, or is, while it was starting to trace");
+    rc = nt_refuse(err, NT_ERR_TRUNCATED, 0,
+                   "the process died, or is, while it was starting to trace");
     goto out;
   }
   if (want && !is_of(area.header, want)) {

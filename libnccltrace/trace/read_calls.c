@@ -21,10 +21,10 @@ enum source { FROM_FILE, FROM_SPOOL, FROM_RING, FROM_STATE };
 
 struct piece {
   uint64_t serial;
-  uint64_t mine[4]; /* records of the chunk that this copy delivers, by index */
-  uint64_t base;    /* place of the chunk's first record in the array */
+  uint64_t mine[4];                     /* records of the chunk that this copy delivers, by index */
+  uint64_t base;                        /* place of the chunk's first record in the array */
   uint32_t thread, first, count, where; /* where: chunk copy or open call */
-  uint32_t sorted;  /* index into plan->sorted of the chunk's first piece */
+  uint32_t sorted;                      /* index into plan->sorted of the chunk's first piece */
   enum source source;
 };
 
@@ -85,8 +85,10 @@ static int plan_runs(struct plan *plan, const struct nt_frame *frame, const unsi
     if (runs[r].first + runs[r].count > NT_CHUNK_RECORDS)
       rc = -NT_ERR_CORRUPT;
   if (rc == -NT_ERR_CORRUPT) {
-    nt_warn(plan->trace, "byte %" PRIu64 " of segment %" PRIu64 ": a frame's index is wrong, %" PRIu32
-            " calls skipped", offset, frame->epoch, frame->records);
+    nt_warn(plan->trace,
+            "byte %" PRIu64 " of segment %" PRIu64 ": a frame's index is wrong, %" PRIu32
+            " calls skipped",
+            offset, frame->epoch, frame->records);
     free(runs);
     return 0;
   }
@@ -233,7 +235,8 @@ static int decide(struct plan *plan) {
                     plan->sorted[to]->serial == first->serial;)
       to++;
     bool last = true;
-    for (size_t k = to; last && k < plan->piece_count && plan->sorted[k]->thread == first->thread; k++)
+    for (size_t k = to; last && k < plan->piece_count && plan->sorted[k]->thread == first->thread;
+         k++)
       last = only_state(plan->sorted[k]);
     uint64_t all[4] = {0};
     deal(plan, from, to, last, all);

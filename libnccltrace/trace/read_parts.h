@@ -31,7 +31,8 @@ struct nt_evidence_line {
 
 struct nt_trace {
   struct nt_process_info info;
-  struct nt_super identity; /* of the file's superblock or the area's header; layout only if has_file */
+  struct nt_super
+      identity; /* of the file's superblock or the area's header; layout only if has_file */
   bool has_file, network;
   uint64_t dev, ino, size;
   char file_path[1024], area_path[512];

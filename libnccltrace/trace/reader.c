@@ -55,7 +55,8 @@ int64_t nt_read_time(const struct nt_trace *trace, uint64_t ticks) {
   const double limit = 4e18; /* nanoseconds: 126 years, and two of them fit in 63 bits */
   double rate = 1;
   if (trace->identity.clock_kind == NT_CLOCK_TSC && last->ticks > first->ticks)
-    rate = (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
+    rate =
+        (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
   const double since = (double)(int64_t)(ticks - last->ticks) * rate;
   if (last->realtime_ns > (uint64_t)limit || since > limit || since < -limit)
     return first->realtime_ns > (uint64_t)limit ? 0 : (int64_t)first->realtime_ns;

@@ -47,8 +47,8 @@ int nt_segment_load(int fd, const struct nt_layout *layout, uint32_t i, struct n
   if (!out->bytes)
     return -NT_ERR_MEMORY;
   while (out->length < want) {
-    const ssize_t got = pread(fd, out->bytes + out->length, want - out->length,
-                              (off_t)(out->offset + out->length));
+    const ssize_t got =
+        pread(fd, out->bytes + out->length, want - out->length, (off_t)(out->offset + out->length));
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0) {

@@ -15,21 +15,21 @@ void nt_facts_free(struct nt_facts *facts) {
   memset(facts, 0, sizeof *facts);
 }
 
-/* Room for one more of `size` bytes in *array. */
-static int grow(void *array, size_t count, size_t *room, size_t size) {
-  void *old;
-  memcpy(&old, array, sizeof old);
-  if (count >= MOST)
-    return -NT_ERR_SPACE;
+/* `old` with room for one more element of `size` bytes behind its `count`; NULL, and `old` as it was, with
+ * *rc set, when that cannot be. */
+static void *grow(void *old, size_t count, size_t *room, size_t size, int *rc) {
+  *rc = count < MOST ? 0 : -NT_ERR_SPACE;
+  if (*rc)
+    return NULL;
   if (count < *room)
-    return 0;
+    return old;
   const size_t wanted = *room ? *room * 2 : 16;
   void *grown = realloc(old, wanted * size);
-  if (!grown)
-    return -NT_ERR_MEMORY;
-  memcpy(array, &grown, sizeof grown);
-  *room = wanted;
-  return 0;
+  if (grown)
+    *room = wanted;
+  else
+    *rc = -NT_ERR_MEMORY;
+  return grown;
 }
 
 static struct nt_comm_facts *find_comm(const struct nt_facts *facts, uint32_t number) {
@@ -51,9 +51,12 @@ static bool has_ended(const struct nt_comm_facts *comm) {
 int nt_facts_add_comm(struct nt_facts *facts, const struct nt_comm_facts *comm) {
   struct nt_comm_facts *known = find_comm(facts, comm->def.number);
   if (!known) {
-    int rc = grow(&facts->comms, facts->comm_count, &facts->comm_room, sizeof *facts->comms);
-    if (rc)
+    int rc;
+    void *grown =
+        grow(facts->comms, facts->comm_count, &facts->comm_room, sizeof *facts->comms, &rc);
+    if (!grown)
       return rc;
+    facts->comms = grown;
     known = &facts->comms[facts->comm_count++];
   } else if (has_ended(known) && !has_ended(comm)) {
     return 0;
@@ -69,10 +72,14 @@ int nt_facts_add_thread(struct nt_facts *facts, const struct nt_thread_facts *th
       facts->threads[i] = *thread;
       return 0;
     }
-  int rc = grow(&facts->threads, facts->thread_count, &facts->thread_room, sizeof *facts->threads);
-  if (!rc)
-    facts->threads[facts->thread_count++] = *thread;
-  return rc;
+  int rc;
+  void *grown =
+      grow(facts->threads, facts->thread_count, &facts->thread_room, sizeof *facts->threads, &rc);
+  if (!grown)
+    return rc;
+  facts->threads = grown;
+  facts->threads[facts->thread_count++] = *thread;
+  return 0;
 }
 
 int nt_facts_add_stream(struct nt_facts *facts, const struct nt_stream_facts *stream) {
@@ -81,24 +88,34 @@ int nt_facts_add_stream(struct nt_facts *facts, const struct nt_stream_facts *st
       facts->streams[i] = *stream;
       return 0;
     }
-  int rc = grow(&facts->streams, facts->stream_count, &facts->stream_room, sizeof *facts->streams);
-  if (!rc)
-    facts->streams[facts->stream_count++] = *stream;
-  return rc;
+  int rc;
+  void *grown =
+      grow(facts->streams, facts->stream_count, &facts->stream_room, sizeof *facts->streams, &rc);
+  if (!grown)
+    return rc;
+  facts->streams = grown;
+  facts->streams[facts->stream_count++] = *stream;
+  return 0;
 }
 
 int nt_facts_add_open(struct nt_facts *facts, const struct nt_open_call *call) {
-  int rc = grow(&facts->open, facts->open_count, &facts->open_room, sizeof *facts->open);
-  if (!rc)
-    facts->open[facts->open_count++] = *call;
-  return rc;
+  int rc;
+  void *grown = grow(facts->open, facts->open_count, &facts->open_room, sizeof *facts->open, &rc);
+  if (!grown)
+    return rc;
+  facts->open = grown;
+  facts->open[facts->open_count++] = *call;
+  return 0;
 }
 
 int nt_facts_add_peer(struct nt_facts *facts, const struct nt_peer_note *peer) {
-  int rc = grow(&facts->peers, facts->peer_count, &facts->peer_room, sizeof *facts->peers);
-  if (!rc)
-    facts->peers[facts->peer_count++] = *peer;
-  return rc;
+  int rc;
+  void *grown = grow(facts->peers, facts->peer_count, &facts->peer_room, sizeof *facts->peers, &rc);
+  if (!grown)
+    return rc;
+  facts->peers = grown;
+  facts->peers[facts->peer_count++] = *peer;
+  return 0;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------- */
@@ -152,8 +169,9 @@ static int read_comm(struct nt_facts *facts, const unsigned char *at) {
 }
 
 static int read_stream(struct nt_facts *facts, const unsigned char *at) {
-  const struct nt_stream_facts stream = {
-      .number = nt_get_u32(at), .device = (int32_t)nt_get_u32(at + 4), .handle = nt_get_u64(at + 8)};
+  const struct nt_stream_facts stream = {.number = nt_get_u32(at),
+                                         .device = (int32_t)nt_get_u32(at + 4),
+                                         .handle = nt_get_u64(at + 8)};
   return nt_facts_add_stream(facts, &stream);
 }
 

@@ -19,7 +19,8 @@ struct nt_comm_facts {
   struct nt_comm_def def;
   struct nt_comm_live live;
 };
-_Static_assert(sizeof(struct nt_comm_facts) == NT_ENTRY_COMM_SIZE, "the entry is both, as they are");
+_Static_assert(sizeof(struct nt_comm_facts) == NT_ENTRY_COMM_SIZE,
+               "the entry is both, as they are");
 
 struct nt_stream_facts {
   uint64_t handle;

@@ -115,7 +115,8 @@ int nt_super_parse(const unsigned char *at, uint64_t length, struct nt_super *ou
   layout->segment_size = nt_get_u64(at + NT_SUPER_SEGMENT_SIZE);
   layout->segment_count = nt_get_u32(at + NT_SUPER_SEGMENT_COUNT);
   if (!layout_is_sane(layout))
-    return refuse(err, NT_ERR_CORRUPT, NT_SUPER_EVIDENCE_OFFSET, "the header's layout is impossible");
+    return refuse(err, NT_ERR_CORRUPT, NT_SUPER_EVIDENCE_OFFSET,
+                  "the header's layout is impossible");
   out->clock_kind = nt_get_u32(at + NT_SUPER_CLOCK_KIND);
   out->pid = nt_get_u32(at + NT_SUPER_PID);
   out->uid = nt_get_u32(at + NT_SUPER_UID);

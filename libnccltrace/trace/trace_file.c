@@ -108,8 +108,9 @@ int nt_trace_file_evidence(struct nt_trace_file *file, const struct nt_buffer *f
   const uint64_t version = file->evidence_version + 1;
   if (frame->length + NT_FRAME_HEADER > layout->evidence_size)
     return -NT_ERR_SPACE;
-  int rc = write_at(file, frame->data, frame->length,
-                    layout->evidence_offset + version % layout->evidence_count * layout->evidence_size);
+  int rc =
+      write_at(file, frame->data, frame->length,
+               layout->evidence_offset + version % layout->evidence_count * layout->evidence_size);
   if (!rc)
     file->evidence_version = version;
   return rc;

@@ -153,12 +153,13 @@ int main(void) {
     struct nt_run runs[17];
     uint32_t run_count = 0;
     for (uint32_t at = 0; at < FRAME_CALLS; at += 255)
-      runs[run_count++] = (struct nt_run){
-          .serial = f * 17 + run_count, .count = FRAME_CALLS - at < 255 ? FRAME_CALLS - at : 255};
+      runs[run_count++] = (struct nt_run){.serial = f * 17 + run_count,
+                                          .count = FRAME_CALLS - at < 255 ? FRAME_CALLS - at : 255};
     struct nt_batch batch = {p.calls + (size_t)f * FRAME_CALLS, runs, FRAME_CALLS, run_count};
     struct nt_frame frame = {.type = NT_FRAME_CALLS, .records = FRAME_CALLS};
     if (nt_codec_encode(codec, &batch, 11, &payload, &index) ||
-        nt_frame_write(packer, &frame, index.data, index.length, payload.data, payload.length, &file))
+        nt_frame_write(packer, &frame, index.data, index.length, payload.data, payload.length,
+                       &file))
       return 1;
     free(payload.data);
     free(index.data);

@@ -31,9 +31,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 static void small_superblock(unsigned char *out) {
   const struct nt_super super = {
-      .layout = {.evidence_offset = NT_SUPER_SIZE, .evidence_size = SLOT, .evidence_count = 2,
-                 .state_offset = NT_SUPER_SIZE + 2 * SLOT, .state_size = 2 * SLOT, .state_count = 2,
-                 .segment_offset = NT_SUPER_SIZE + 6 * SLOT, .segment_size = SEGMENT,
+      .layout = {.evidence_offset = NT_SUPER_SIZE,
+                 .evidence_size = SLOT,
+                 .evidence_count = 2,
+                 .state_offset = NT_SUPER_SIZE + 2 * SLOT,
+                 .state_size = 2 * SLOT,
+                 .state_count = 2,
+                 .segment_offset = NT_SUPER_SIZE + 6 * SLOT,
+                 .segment_size = SEGMENT,
                  .segment_count = SEGMENTS},
       .major = NT_FILE_MAJOR,
       .clock_kind = 1,
@@ -50,7 +55,8 @@ static void mend(unsigned char *bytes, size_t length) {
     const uint32_t stored = nt_get_u32(bytes + at + NT_FRAME_STORED);
     if (stored <= length - at - NT_FRAME_HEADER)
       nt_put_u64(bytes + at + NT_FRAME_CHECKSUM, XXH64(bytes + at + NT_FRAME_HEADER, stored, 0));
-    nt_put_u64(bytes + at + NT_FRAME_HEADER_CHECKSUM, XXH64(bytes + at, NT_FRAME_HEADER_CHECKSUM, 0));
+    nt_put_u64(bytes + at + NT_FRAME_HEADER_CHECKSUM,
+               XXH64(bytes + at, NT_FRAME_HEADER_CHECKSUM, 0));
   }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import os
 import shutil
 import sys
@@ -45,6 +46,8 @@ def run_file(path: str, target: Target, options: argparse.Namespace) -> Result:
     folder = make_folder(name, options.keep)
     try:
         return run_scenario(scenario, target, folder, options)
+    except Exception as error:
+        return Result("FAIL", name, f"the runner failed: {error!r}")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -82,6 +85,7 @@ def run_scenario(scenario: Scenario, target: Target, folder: str, options: argpa
         differences += verdict.check_run(scenario, run)
         if options.verdict:
             report = take(job, run == "hung")
+            save(report, folder)
             differences += verdict.check_report(scenario, plan, report.json, report.text)
     except (JobError, ToolError) as error:
         differences.append(str(error))
@@ -92,6 +96,14 @@ def run_scenario(scenario: Scenario, target: Target, folder: str, options: argpa
         differences.append(f"expected right data, got a wrong result: {job.wrong[0]}{more}")
     explanation = job.logs() + (report.text if report else "") if options.explain else ""
     return Result("FAIL" if differences else "ok", scenario.name, "; ".join(differences), explanation)
+
+
+def save(report: Report, folder: str) -> None:
+    """Puts what tracediff said beside the traces it spoke of, for --keep."""
+    with open(os.path.join(folder, "report.json"), "w", encoding="utf-8") as file:
+        json.dump(report.json, file, indent=2)
+    with open(os.path.join(folder, "report.txt"), "w", encoding="utf-8") as file:
+        file.write(report.text)
 
 
 def parse_arguments(argv: list) -> argparse.Namespace:

@@ -13,7 +13,6 @@ import glob
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -167,6 +166,12 @@ def live_area_dir() -> str:
 
 
 def remove_live_areas(pid: int) -> None:
-    """Removes what the tracer of process `pid` shows to tools on this machine."""
+    """Removes what the tracer of process `pid` shows to tools on this machine.
+
+    Any tool that runs meanwhile may have drained and removed the area of a process that is gone.
+    """
     for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*")):
-        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass

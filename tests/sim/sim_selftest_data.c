@@ -17,6 +17,17 @@ static const ncclDataType_t types[] = {ncclInt8,    ncclUint8,   ncclInt32,   nc
                                        ncclFloat64, ncclBfloat16};
 static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
+/* Half precision for zero and for positive normal numbers, which is all that is used here. */
+static uint16_t half_of(double v) {
+  int exponent;
+  double mantissa = frexp(v, &exponent);
+  return v > 0 ? (uint16_t)(((exponent + 14) << 10) + (int)rint(mantissa * 2048) - 1024) : 0;
+}
+
+static double half_value(uint16_t h) {
+  return h ? ldexp(1 + (h & 1023) / 1024.0, (h >> 10) - 15) : 0;
+}
+
 static void put(ncclDataType_t type, void *at, size_t i, double v) {
   float f = (float)v;
   uint32_t bits;
@@ -34,7 +45,7 @@ static void put(ncclDataType_t type, void *at, size_t i, double v) {
     ((int64_t *)at)[i] = (int64_t)v;
     break;
   case ncclFloat16:
-    ((_Float16 *)at)[i] = (_Float16)f;
+    ((uint16_t *)at)[i] = half_of(v);
     break;
   case ncclFloat32:
     ((float *)at)[i] = f;
@@ -65,7 +76,7 @@ static double get(ncclDataType_t type, const void *at, size_t i) {
   case ncclUint64:
     return (double)((const uint64_t *)at)[i];
   case ncclFloat16:
-    return (double)((const _Float16 *)at)[i];
+    return half_value(((const uint16_t *)at)[i]);
   case ncclFloat32:
     return (double)((const float *)at)[i];
   case ncclFloat64:

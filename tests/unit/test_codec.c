@@ -143,10 +143,12 @@ static void the_order_of_calls_survives_rounding(void **state) {
   const char *reason;
   assert_int_equal(nt_codec_encode(codec, &batch, 9, &payload, &index), 0);
   assert_int_equal(nt_codec_decode(codec, payload.data, payload.length, index.data, index.length,
-                                   1000, &out, &reason), 0);
+                                   1000, &out, &reason),
+                   0);
   for (uint32_t i = 1; i < 1000; i++)
     assert_true(out.calls[i].record.enter >=
-                out.calls[i - 1].record.enter + nt_duration_decode(out.calls[i - 1].record.duration));
+                out.calls[i - 1].record.enter +
+                    nt_duration_decode(out.calls[i - 1].record.duration));
   nt_batch_free(&out);
   free(payload.data);
   free(index.data);
@@ -196,9 +198,11 @@ static void frames_say_what_is_in_them(void **state) {
   struct nt_buffer out = {0};
   unsigned char payload[5000], index[24] = {1, 2, 3}, *back;
   memset(payload, 'x', sizeof payload);
-  struct nt_frame frame = {.type = 77, .version = 3, .epoch = 9, .records = 5, .first = 1, .last = 2};
+  struct nt_frame frame = {
+      .type = 77, .version = 3, .epoch = 9, .records = 5, .first = 1, .last = 2};
   struct nt_frame read;
-  assert_int_equal(nt_frame_write(packer, &frame, index, sizeof index, payload, sizeof payload, &out), 0);
+  assert_int_equal(
+      nt_frame_write(packer, &frame, index, sizeof index, payload, sizeof payload, &out), 0);
   assert_true(out.length < 200 && out.length % NT_FRAME_ALIGN == 0);
   assert_int_equal(nt_frame_parse(out.data, out.length, &read), 0);
   assert_memory_equal(&read, &frame, sizeof frame);

@@ -86,9 +86,13 @@ static void what_is_overwritten_is_counted(void **state) {
   uint32_t total = 0;
   while (atomic_load(&f->area.header->overwritten) == 0) {
     for (int i = 0; i < 500; i++) {
-      struct nt_record record = {.enter = fixture_random(), .send = fixture_random(),
-                                 .recv = fixture_random(), .count = fixture_random(),
-                                 .comm = 1, .fn = NT_FN_AllReduce, .seq = ++total};
+      struct nt_record record = {.enter = fixture_random(),
+                                 .send = fixture_random(),
+                                 .recv = fixture_random(),
+                                 .count = fixture_random(),
+                                 .comm = 1,
+                                 .fn = NT_FN_AllReduce,
+                                 .seq = ++total};
       fixture_record(f, &record);
     }
     assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_FLUSH), 500);
@@ -225,8 +229,8 @@ static void a_destroyed_communicator_frees_its_slot_and_stays_known(void **state
   assert_int_equal(atomic_load(&f->area.comms[1].live.state), NT_COMM_FREE);
   assert_int_equal(atomic_load(&f->area.comms[1].guard) & 1, 0);
   fixture_comm(f, 1, 2); /* the slot has a new tenant */
-  struct nt_record record = {.enter = f->area.comms[1].def.enter + 10, .comm = 1,
-                             .fn = NT_FN_AllReduce, .seq = 1};
+  struct nt_record record = {
+      .enter = f->area.comms[1].def.enter + 10, .comm = 1, .fn = NT_FN_AllReduce, .seq = 1};
   fixture_record(f, &record);
   nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
   struct nt_trace *trace;

@@ -61,18 +61,43 @@ static void compare(const char *title, bool has_size, const struct row *want, si
 }
 
 #define COMPARE(title, want) compare(title, true, want, sizeof(want) / sizeof *(want))
-#define FIELD(type, name) {#name, offsetof(struct type, name), sizeof(((struct type *)0)->name)}
+#define FIELD(type, name)                                                                          \
+  { #name, offsetof(struct type, name), sizeof(((struct type *)0)->name) }
 
 static void the_superblock_is_as_documented(void **state) {
   (void)state;
-#define F(name, size) {#name, NT_SUPER_##name, size}
+#define F(name, size)                                                                              \
+  { #name, NT_SUPER_##name, size }
   static const struct row want[] = {
-      F(MAGIC, 8), F(MAJOR, 2), F(MINOR, 2), F(HEADER_SIZE, 4), F(EVIDENCE_OFFSET, 8),
-      F(EVIDENCE_SIZE, 4), F(EVIDENCE_COUNT, 4), F(STATE_OFFSET, 8), F(STATE_SIZE, 4),
-      F(STATE_COUNT, 4), F(SEGMENT_OFFSET, 8), F(SEGMENT_SIZE, 8), F(SEGMENT_COUNT, 4),
-      F(CLOCK_KIND, 4), F(PID, 4), F(UID, 4), F(START_TIME, 8), F(PID_NS, 8), F(NONCE, 8),
-      F(CLOCK_FIRST, 24), F(WORLD_RANK, 4), F(WORLD_SIZE, 4), F(LOCAL_RANK, 4), F(RESTART, 4),
-      F(BOOT_ID, 40), F(HOST, 64), F(RUN_ID, 64), F(WRITER, 32), F(CHECKSUM, 8),
+      F(MAGIC, 8),
+      F(MAJOR, 2),
+      F(MINOR, 2),
+      F(HEADER_SIZE, 4),
+      F(EVIDENCE_OFFSET, 8),
+      F(EVIDENCE_SIZE, 4),
+      F(EVIDENCE_COUNT, 4),
+      F(STATE_OFFSET, 8),
+      F(STATE_SIZE, 4),
+      F(STATE_COUNT, 4),
+      F(SEGMENT_OFFSET, 8),
+      F(SEGMENT_SIZE, 8),
+      F(SEGMENT_COUNT, 4),
+      F(CLOCK_KIND, 4),
+      F(PID, 4),
+      F(UID, 4),
+      F(START_TIME, 8),
+      F(PID_NS, 8),
+      F(NONCE, 8),
+      F(CLOCK_FIRST, 24),
+      F(WORLD_RANK, 4),
+      F(WORLD_SIZE, 4),
+      F(LOCAL_RANK, 4),
+      F(RESTART, 4),
+      F(BOOT_ID, 40),
+      F(HOST, 64),
+      F(RUN_ID, 64),
+      F(WRITER, 32),
+      F(CHECKSUM, 8),
   };
 #undef F
   COMPARE("superblock", want);
@@ -82,10 +107,11 @@ static void the_superblock_is_as_documented(void **state) {
 
 static void the_frame_header_is_as_documented(void **state) {
   (void)state;
-#define F(name, size) {#name, NT_FRAME_##name, size}
+#define F(name, size)                                                                              \
+  { #name, NT_FRAME_##name, size }
   static const struct row want[] = {
-      {"MAGIC", 0, 4}, F(TYPE, 2), F(VERSION, 1), F(FLAGS, 1), F(EPOCH, 8), F(STORED, 4),
-      F(INDEX, 4), F(RAW, 4), F(RECORDS, 4), F(FIRST, 8), F(LAST, 8), F(CHECKSUM, 8),
+      {"MAGIC", 0, 4},       F(TYPE, 2), F(VERSION, 1), F(FLAGS, 1), F(EPOCH, 8), F(STORED, 4),
+      F(INDEX, 4),           F(RAW, 4),  F(RECORDS, 4), F(FIRST, 8), F(LAST, 8),  F(CHECKSUM, 8),
       F(HEADER_CHECKSUM, 8),
   };
   COMPARE("frame", want);
@@ -99,12 +125,13 @@ static void the_frame_header_is_as_documented(void **state) {
 
 static void entries_are_as_documented(void **state) {
   (void)state;
-#define F(name) {#name, NT_ENTRY_##name, 0}
+#define F(name)                                                                                    \
+  { #name, NT_ENTRY_##name, 0 }
   static const struct row want[] = {
-      {"COMM", 1, NT_ENTRY_COMM_SIZE},       {"STREAM", 2, NT_ENTRY_STREAM_SIZE},
-      {"THREAD", 3, NT_ENTRY_THREAD_SIZE},   {"CLOCK", 4, NT_ENTRY_CLOCK_SIZE},
-      {"OPEN", 5, NT_ENTRY_OPEN_SIZE},       {"PROCESS", 6, NT_ENTRY_PROCESS_SIZE},
-      {"PEER", 7, NT_ENTRY_PEER_SIZE},       {"POSITION", 8, NT_ENTRY_POSITION_SIZE},
+      {"COMM", 1, NT_ENTRY_COMM_SIZE},     {"STREAM", 2, NT_ENTRY_STREAM_SIZE},
+      {"THREAD", 3, NT_ENTRY_THREAD_SIZE}, {"CLOCK", 4, NT_ENTRY_CLOCK_SIZE},
+      {"OPEN", 5, NT_ENTRY_OPEN_SIZE},     {"PROCESS", 6, NT_ENTRY_PROCESS_SIZE},
+      {"PEER", 7, NT_ENTRY_PEER_SIZE},     {"POSITION", 8, NT_ENTRY_POSITION_SIZE},
   };
 #undef F
   FILE *file = fopen("docs/FORMAT.md", "r");
@@ -132,16 +159,16 @@ static void entries_are_as_documented(void **state) {
 static void structures_are_as_documented(void **state) {
   (void)state;
   static const struct row def[] = {
-      FIELD(nt_comm_def, number),      FIELD(nt_comm_def, parent_number),
-      FIELD(nt_comm_def, id),          FIELD(nt_comm_def, parent_id),
-      FIELD(nt_comm_def, uid_hash),    FIELD(nt_comm_def, rank),
-      FIELD(nt_comm_def, nranks),      FIELD(nt_comm_def, world_rank),
-      FIELD(nt_comm_def, device),      FIELD(nt_comm_def, color),
-      FIELD(nt_comm_def, key),         FIELD(nt_comm_def, ordinal),
-      FIELD(nt_comm_def, origin),      FIELD(nt_comm_def, library),
-      FIELD(nt_comm_def, enter),       FIELD(nt_comm_def, handle),
-      FIELD(nt_comm_def, root),        FIELD(nt_comm_def, name),
-      FIELD(nt_comm_def, blocking),    FIELD(nt_comm_def, parent_rank),
+      FIELD(nt_comm_def, number),   FIELD(nt_comm_def, parent_number),
+      FIELD(nt_comm_def, id),       FIELD(nt_comm_def, parent_id),
+      FIELD(nt_comm_def, uid_hash), FIELD(nt_comm_def, rank),
+      FIELD(nt_comm_def, nranks),   FIELD(nt_comm_def, world_rank),
+      FIELD(nt_comm_def, device),   FIELD(nt_comm_def, color),
+      FIELD(nt_comm_def, key),      FIELD(nt_comm_def, ordinal),
+      FIELD(nt_comm_def, origin),   FIELD(nt_comm_def, library),
+      FIELD(nt_comm_def, enter),    FIELD(nt_comm_def, handle),
+      FIELD(nt_comm_def, root),     FIELD(nt_comm_def, name),
+      FIELD(nt_comm_def, blocking), FIELD(nt_comm_def, parent_rank),
       FIELD(nt_comm_def, reserved),
   };
   static const struct row live[] = {
@@ -161,8 +188,8 @@ static void structures_are_as_documented(void **state) {
       FIELD(nt_record, result), FIELD(nt_record, flags),
   };
   static const struct row peer[] = {
-      FIELD(nt_peer_note, pid),         FIELD(nt_peer_note, world_rank),
-      FIELD(nt_peer_note, start_time),  FIELD(nt_peer_note, vanished_ns),
+      FIELD(nt_peer_note, pid),          FIELD(nt_peer_note, world_rank),
+      FIELD(nt_peer_note, start_time),   FIELD(nt_peer_note, vanished_ns),
       FIELD(nt_peer_note, last_beat_ns),
   };
   COMPARE("nt_comm_def", def);
@@ -174,15 +201,18 @@ static void structures_are_as_documented(void **state) {
 
 static void open_calls_and_counters_are_as_documented(void **state) {
   (void)state;
-#define F(name, size) {#name, NT_OPEN_##name, size}
+#define F(name, size)                                                                              \
+  { #name, NT_OPEN_##name, size }
   static const struct row open[] = {F(SERIAL, 8), F(INDEX, 4),  F(THREAD, 4),
                                     F(COMM, 4),   F(STREAM, 4), F(RECORD, 64)};
 #undef F
-#define F(name, size) {#name, NT_PROCESS_FIELD_##name, size}
+#define F(name, size)                                                                              \
+  { #name, NT_PROCESS_FIELD_##name, size }
   static const struct row process[] = {
-      F(HEARTBEAT, 8), F(HEARTBEAT_MONO, 8), F(EXIT, 8), F(RUN_STATE, 4), F(EXIT_CODE, 4),
-      F(CALLS, 8), F(LOST, 8), F(OVERWRITTEN, 8), F(COMMS_LOST, 8), F(ABANDONED, 8),
-      F(WRITE_ERRORS, 8), F(LAST_ERRNO, 4), F(WRITER, 4),
+      F(HEARTBEAT, 8),  F(HEARTBEAT_MONO, 8), F(EXIT, 8),         F(RUN_STATE, 4),
+      F(EXIT_CODE, 4),  F(CALLS, 8),          F(LOST, 8),         F(OVERWRITTEN, 8),
+      F(COMMS_LOST, 8), F(ABANDONED, 8),      F(WRITE_ERRORS, 8), F(LAST_ERRNO, 4),
+      F(WRITER, 4),
   };
 #undef F
   COMPARE("OPEN", open);
@@ -191,11 +221,12 @@ static void open_calls_and_counters_are_as_documented(void **state) {
 
 static void columns_are_as_documented(void **state) {
   (void)state;
-#define F(name) {#name, NT_COLUMN_##name, 0}
+#define F(name)                                                                                    \
+  { #name, NT_COLUMN_##name, 0 }
   static const struct row want[] = {
-      F(TEMPLATE), F(GAP), F(DURATION), F(SEQ), F(SEND), F(RECV), F(STACK), F(LAUNCH), F(GROUP),
-      F(T_FN), F(T_DTYPE), F(T_OP), F(T_FLAGS), F(T_RESULT), F(T_COMM), F(T_STREAM), F(T_PEER),
-      F(T_COUNT), F(T_IN_GROUP), F(T_SEQ_CLASS),
+      F(TEMPLATE), F(GAP),      F(DURATION), F(SEQ),     F(SEND),       F(RECV),        F(STACK),
+      F(LAUNCH),   F(GROUP),    F(T_FN),     F(T_DTYPE), F(T_OP),       F(T_FLAGS),     F(T_RESULT),
+      F(T_COMM),   F(T_STREAM), F(T_PEER),   F(T_COUNT), F(T_IN_GROUP), F(T_SEQ_CLASS),
   };
 #undef F
   compare("CALLS", false, want, sizeof want / sizeof *want);

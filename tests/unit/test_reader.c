@@ -313,14 +313,17 @@ static void a_failed_group_voids_its_members(void **state) {
     uint8_t fn, result;
     uint16_t group;
   } made[] = {
-      {NT_FN_AllReduce, 0, 0},    {NT_FN_GroupStart, 0, 0},   {NT_FN_Send, 0, 65535},
-      {NT_FN_GroupEnd, 0, 65535}, {NT_FN_Send, 0, 1},         {NT_FN_Recv, 0, 1},
-      {NT_FN_GroupEnd, 5, 1},     {NT_FN_AllReduce, 0, 0},    {NT_FN_Send, 0, 2},
+      {NT_FN_AllReduce, 0, 0},    {NT_FN_GroupStart, 0, 0}, {NT_FN_Send, 0, 65535},
+      {NT_FN_GroupEnd, 0, 65535}, {NT_FN_Send, 0, 1},       {NT_FN_Recv, 0, 1},
+      {NT_FN_GroupEnd, 5, 1},     {NT_FN_AllReduce, 0, 0},  {NT_FN_Send, 0, 2},
       {NT_FN_GroupEnd, 7, 2},
   };
   for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-    const struct nt_record record = {.enter = 1000000 * (i + 1), .comm = 1, .fn = made[i].fn,
-                                     .result = made[i].result, .group = made[i].group};
+    const struct nt_record record = {.enter = 1000000 * (i + 1),
+                                     .comm = 1,
+                                     .fn = made[i].fn,
+                                     .result = made[i].result,
+                                     .group = made[i].group};
     fixture_record(f, &record);
   }
   nt_drain_tick(f->drain, NT_DRAIN_FLUSH);

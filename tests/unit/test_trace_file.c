@@ -188,8 +188,11 @@ static void the_file_keeps_to_its_bound(void **state) {
   fixture_drain(f, bound);
   for (int round = 0; round < 400; round++) {
     for (int i = 0; i < 500; i++) {
-      const struct nt_record record = {.enter = fixture_random(), .send = fixture_random(),
-                                       .count = fixture_random(), .comm = 1, .fn = 30};
+      const struct nt_record record = {.enter = fixture_random(),
+                                       .send = fixture_random(),
+                                       .count = fixture_random(),
+                                       .comm = 1,
+                                       .fn = 30};
       fixture_record(f, &record);
     }
     assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_FLUSH), 500);

@@ -127,7 +127,7 @@ static uint32_t tail(const struct nt_member *member, uint32_t position, uint64_t
 
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
                          const struct nt_divergence *divergence, struct nt_deviation *deviation) {
-  uint64_t a[NT_EDIT_WINDOW], b[NT_EDIT_WINDOW];
+  uint64_t a[NT_EDIT_WINDOW] = {0}, b[NT_EDIT_WINDOW] = {0};
   const struct nt_member *reference = &joint->members[divergence->reference];
   const struct nt_member *other = &joint->members[deviation->member];
   uint32_t n = tail(reference, divergence->position, a, NT_EDIT_WINDOW - FORETOLD);

@@ -56,6 +56,24 @@ uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, u
   return made;
 }
 
+/* One whole turn is the past: the next begins with what was used longest ago. */
+static uint32_t longest_ago(const uint64_t *past, uint32_t length, const uint32_t *candidates,
+                            uint32_t count) {
+  uint32_t best = NT_NONE, best_last = UINT32_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t last = length;
+    while (last && past[last - 1] >> 32 != candidates[i])
+      last--;
+    if (!last)
+      return NT_NONE;
+    if (last < best_last) {
+      best_last = last;
+      best = i;
+    }
+  }
+  return best;
+}
+
 uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
                            const uint32_t *candidates, uint32_t count) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
@@ -79,6 +97,8 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
         found = i;
         break;
       }
+  if (found == NT_NONE)
+    found = longest_ago(past, length, candidates, count);
   free(past);
   return found;
 }

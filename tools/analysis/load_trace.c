@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+
 #include "nccl/nccl_api.h"
 
 static char *copy(const char *text) {
@@ -67,17 +69,64 @@ static uint32_t view_of(const struct nt_model_rank *rank, uint32_t number, uint3
   return NT_NONE;
 }
 
+struct buffers {
+  struct {
+    uint64_t view, send, recv;
+  } key;
+  uint32_t number;
+  UT_hash_handle hh;
+};
+
+struct numbering {
+  struct buffers *table;
+  uint32_t *next; /* by view */
+};
+
+static void free_numbering(struct numbering *numbering) {
+  struct buffers *entry, *following;
+  HASH_ITER(hh, numbering->table, entry, following) {
+    HASH_DEL(numbering->table, entry);
+    free(entry);
+  }
+  free(numbering->next);
+}
+
+/* Addresses differ between ranks; the order in which they first come does not. */
+static uint32_t number_buffers(struct numbering *numbering, uint32_t view, uint64_t send,
+                               uint64_t recv) {
+  struct buffers *entry = NULL, *made = calloc(1, sizeof *made);
+  if (!made)
+    return 0;
+  made->key.view = view;
+  made->key.send = send;
+  made->key.recv = recv;
+  HASH_FIND(hh, numbering->table, &made->key, sizeof made->key, entry);
+  if (entry) {
+    free(made);
+    return entry->number;
+  }
+  made->number = ++numbering->next[view];
+  HASH_ADD(hh, numbering->table, key, sizeof made->key, made);
+  return made->number;
+}
+
 static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct nt_error *err) {
   const struct nt_call *calls;
   int64_t count = nt_trace_calls(trace, &calls, err);
   uint32_t hint = NT_NONE;
+  int status = 0;
   if (count < 0)
     return (int)count;
+  struct numbering numbering = {.next = calloc(rank->view_count + 1u, sizeof *numbering.next)};
+  if (!numbering.next)
+    return -NT_ERR_MEMORY;
   for (int64_t i = 0; i < count; i++) {
     const struct nt_call *from = &calls[i];
     struct nt_model_call *call = nt_model_add_call(rank);
-    if (!call)
-      return -NT_ERR_MEMORY;
+    if (!call) {
+      status = -NT_ERR_MEMORY;
+      break;
+    }
     call->view = hint = view_of(rank, from->comm, hint);
     call->enter_ns = from->enter_ns;
     call->exit_ns = from->exit_ns;
@@ -92,8 +141,11 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->op = from->op;
     call->result = from->result;
     call->flags = from->flags;
+    if (call->view != NT_NONE && nt_fn_is_collective(call->fn))
+      call->buffer = number_buffers(&numbering, call->view, from->send, from->recv);
   }
-  return 0;
+  free_numbering(&numbering);
+  return status;
 }
 
 static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trace) {

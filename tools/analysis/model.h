@@ -44,7 +44,8 @@ struct nt_model_call {
   uint32_t thread;
   uint32_t group; /* of this thread, 0 outside */
   uint32_t stream;
-  uint32_t at; /* call site, 0 if not known */
+  uint32_t at;     /* call site, 0 if not known */
+  uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
   uint16_t flags;

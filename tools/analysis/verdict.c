@@ -207,6 +207,8 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_messages(inquiry);
   if (!status)
+    status = nt_judge_send_cycles(inquiry);
+  if (!status)
     status = nt_judge_errors(inquiry);
   if (!status)
     status = nt_complete_findings(inquiry);

@@ -51,7 +51,7 @@ static void mark_moved(const struct nt_model *before, struct nt_model *after) {
     if (index == NT_NONE || before->ranks[index].pid != rank->pid)
       continue;
     const struct nt_model_rank *old = &before->ranks[index];
-    rank->moved = old->total_calls != rank->total_calls || old->call_count != rank->call_count;
+    rank->moved = old->total_calls != rank->total_calls;
   }
 }
 

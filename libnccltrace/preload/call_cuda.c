@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host waits, and dependencies between streams.
+ *
+ * Only streams on which NCCL launches are of interest, and events recorded on them: everything else of
+ * the runtime's traffic (allocators, timers) passes unrecorded. launch says how far the stream had been
+ * launched on when it was waited for, or when the event was recorded.
+ */
+#include "preload/call_parts.h"
+
+enum { EVENTS = 1024 /* power of two */ };
+
+/* Events recorded on NCCL's streams, by hash; a collision forgets the older one, which costs a record. */
+static _Atomic uintptr_t events[EVENTS];
+
+static _Atomic uintptr_t *event_place(const void *event) {
+  uint64_t hash = (uint64_t)(uintptr_t)event * UINT64_C(0x9e3779b97f4a7c15);
+  return &events[hash >> 54 & (EVENTS - 1)];
+}
+
+static void note(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
+  struct nt_record *record = nt_record_start(call);
+  if (!record)
+    return;
+  record->stream = slot;
+  record->recv = (uint64_t)(uintptr_t)args->recv;
+  record->launch = slot ? nt_gpu_next(slot) : 0;
+  record->launch -= record->launch > 0;
+  nt_record_publish(call);
+}
+
+void nt_enter_stream_sync(struct nt_call *call, const struct nt_args *args) {
+  uint16_t slot = nt_stream_known(args->stream);
+  if (slot)
+    note(call, args, slot);
+}
+
+void nt_enter_device_sync(struct nt_call *call, const struct nt_args *args) {
+  note(call, args, 0);
+}
+
+void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args) {
+  if (atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
+    note(call, args, 0);
+}
+
+void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
+  uint16_t slot = nt_stream_known(args->stream);
+  if (!slot)
+    return;
+  atomic_store_explicit(event_place(args->recv), (uintptr_t)args->recv, memory_order_relaxed);
+  note(call, args, slot);
+}
+
+void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args) {
+  uint16_t slot = nt_stream_known(args->stream);
+  if (slot ||
+      atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
+    note(call, args, slot);
+}
+
+/* CUDA's errors go up to 999 and a record's result has one byte: the number itself is in count. */
+void nt_exit_cuda(struct nt_call *call, const struct nt_args *args, int result) {
+  (void)args;
+  if (call->record && result != 0)
+    call->record->count = (uint64_t)(unsigned)result;
+  nt_record_finish(call, result == 0 ? ncclSuccess : ncclUnhandledCudaError);
+}

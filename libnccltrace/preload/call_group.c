@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups: followed by depth, settled and launched at the outermost end. */
+#include "preload/call_parts.h"
+
+void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  struct nt_thread *thread = call->thread;
+  (void)args;
+  thread->frame = 0;
+  if (!nt_accepted(result))
+    return;
+  if (thread->group_depth++ == 0) {
+    thread->group = thread->group % 65535 + 1;
+    thread->pending_count = 0;
+  }
+}
+
+/* Start marks on every stream that the group launches on. */
+static void begin_launches(struct nt_thread *thread) {
+  thread->launch_count = 0;
+  for (uint32_t i = 0; i < thread->pending_count; i++) {
+    const struct nt_pending *entry = &thread->pending[i];
+    uint32_t seen = 0;
+    bool captured;
+    while (seen < thread->launch_count && thread->launches[seen].slot != entry->stream_slot)
+      seen++;
+    if (!entry->stream_slot || seen < thread->launch_count || seen == NT_GROUP_STREAMS ||
+        (entry->comm && entry->comm->slot->def.blocking == 0))
+      continue;
+    struct nt_group_launch *launch = &thread->launches[thread->launch_count++];
+    launch->slot = entry->stream_slot;
+    launch->stream = entry->stream;
+    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, &captured);
+  }
+}
+
+static void end_launches(struct nt_thread *thread) {
+  for (uint32_t i = 0; i < thread->launch_count; i++)
+    nt_gpu_end(&thread->launches[i].gpu, thread->launches[i].stream);
+  thread->launch_count = 0;
+}
+
+/* Only the outermost end launches anything, and only it is worth a record. */
+void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
+  struct nt_thread *thread = call->thread;
+  (void)args;
+  if (thread->group_depth != 1 || !thread->pending_count || !nt_recording())
+    return;
+  struct nt_record *record = nt_record_start(call);
+  if (!record)
+    return;
+  record->count = thread->pending_count;
+  if (nt_fn_shape(call->fn) == NT_SHAPE_GROUP_END)
+    begin_launches(thread);
+  nt_record_publish(call);
+}
+
+void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  struct nt_thread *thread = call->thread;
+  (void)args;
+  bool simulated = nt_fn_shape(call->fn) == NT_SHAPE_GROUP_SIMULATE;
+  end_launches(thread);
+  nt_record_finish(call, result);
+  if (!thread->group_depth || --thread->group_depth)
+    return;
+  if (simulated || !nt_accepted(result)) {
+    for (uint32_t i = thread->pending_count; i-- > 0;)
+      nt_give_back(&thread->pending[i]);
+  }
+  thread->pending_count = 0;
+}

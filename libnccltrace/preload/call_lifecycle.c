@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators come and go: identity of what is made, state of what ends. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload/call_parts.h"
+#include "preload/gpu_identity.h"
+
+static struct nt_id128 id_of(const uint8_t bytes[16]) {
+  struct nt_id128 id;
+  memcpy(&id, bytes, sizeof(id));
+  return id;
+}
+
+static void set_id(uint8_t bytes[16], struct nt_id128 id) {
+  memcpy(bytes, &id, sizeof(id));
+}
+
+/* ncclConfig_t grows from release to release; its first fields say how far it goes. Offsets from
+ * nccl.h 2.14 (blocking) and 2.27 (commName), the same in every release since. */
+static void read_config(const void *config, struct nt_comm_def *def) {
+  enum { MAGIC_AT = 8, BLOCKING_AT = 16, NAME_AT = 48 };
+  const unsigned char *bytes = config;
+  size_t size;
+  uint32_t magic;
+  int32_t blocking;
+  const char *name;
+  if (!config)
+    return;
+  memcpy(&size, bytes, sizeof(size));
+  memcpy(&magic, bytes + MAGIC_AT, sizeof(magic));
+  if (magic != 0xcafebeef || size < BLOCKING_AT + sizeof(blocking))
+    return;
+  memcpy(&blocking, bytes + BLOCKING_AT, sizeof(blocking));
+  def->blocking = blocking == 0 || blocking == 1 ? blocking : -1;
+  if (size < NAME_AT + sizeof(name))
+    return;
+  memcpy(&name, bytes + NAME_AT, sizeof(name));
+  if (name)
+    strncpy(def->name, name, sizeof(def->name) - 1);
+}
+
+static void define_init(struct nt_call *call, const struct nt_args *args, struct nt_comm_def *def) {
+  struct nt_id128 uid = {0, 0};
+  if (args->ids && args->nids > 0) {
+    uid = nt_hash(args->ids->internal, sizeof(args->ids->internal));
+    memcpy(def->root, args->ids->internal + 8, sizeof(def->root));
+  }
+  def->ordinal = nt_comm_init_ordinal(uid, args->nranks, args->peer);
+  set_id(def->uid_hash, uid);
+  set_id(def->id, nt_comm_id_init(uid, args->nranks, def->ordinal));
+  def->rank = args->peer;
+  def->nranks = args->nranks;
+  read_config(args->config, def);
+  nt_comm_define(call->created, def, args->nranks > 0 ? (uint32_t)args->nranks : 0);
+}
+
+/* ncclCommInitAll: one process is all ranks. The id needs to be unique on this machine only. */
+static void define_init_all(struct nt_call *call, const struct nt_args *args, uint64_t enter) {
+  const uint64_t words[3] = {nt_process.area.header->nonce, enter, (uint64_t)args->nranks};
+  struct nt_id128 id = nt_hash(words, sizeof(words));
+  for (int rank = 0; rank < args->nranks; rank++) {
+    struct nt_comm_def def;
+    struct nt_comm *comm = nt_comm_new(NT_COMM_INIT_ALL, enter, &def);
+    if (!comm)
+      return;
+    set_id(def.id, id);
+    def.rank = rank;
+    def.nranks = args->nranks;
+    def.ordinal = 1;
+    def.device = args->list ? args->list[rank] : rank;
+    nt_comm_define(comm, &def, (uint32_t)args->nranks);
+    if (rank == 0)
+      call->created = comm;
+  }
+}
+
+void nt_enter_init(struct nt_call *call, const struct nt_args *args) {
+  int saved_errno = errno;
+  struct nt_comm_def def;
+  bool all = nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT_ALL;
+  if (!nt_process_start(all ? -1 : args->peer, args->nranks)) {
+    call->thread->frame = 0;
+    call->thread = NULL;
+    errno = saved_errno;
+    return;
+  }
+  uint64_t enter = nt_now();
+  if (all)
+    define_init_all(call, args, enter);
+  else if ((call->created = nt_comm_new(NT_COMM_INIT, enter, &def)))
+    define_init(call, args, &def);
+  struct nt_record *record = nt_record_start(call);
+  if (record) {
+    record->comm = call->created ? (uint16_t)call->created->index : 0;
+    record->peer = args->peer;
+    record->count = (uint64_t)args->nranks;
+    record->seq = call->created ? call->created->slot->def.ordinal : 0;
+    nt_record_publish(call);
+  }
+  errno = saved_errno;
+}
+
+static int compare_ints(const void *a, const void *b) {
+  int x = *(const int *)a, y = *(const int *)b;
+  return (x > y) - (x < y);
+}
+
+static struct nt_id128 hash_list(const int *list, int count) {
+  int sorted[256];
+  if (!list || count <= 0)
+    return nt_hash(NULL, 0);
+  if (count > 256)
+    return nt_hash(list, (size_t)count * sizeof(*list));
+  memcpy(sorted, list, (size_t)count * sizeof(*list));
+  qsort(sorted, (size_t)count, sizeof(*sorted), compare_ints);
+  return nt_hash(sorted, (size_t)count * sizeof(*sorted));
+}
+
+/* Identity of what a split, shrink or grow of call->comm makes; returns the call's ordinal. */
+static uint32_t derive(struct nt_call *call, const struct nt_args *args, struct nt_comm_def *def,
+                       struct nt_record *record) {
+  struct nt_comm *parent = call->comm;
+  struct nt_comm_live *live = &parent->slot->live;
+  struct nt_id128 parent_id = id_of(parent->slot->def.id);
+  switch (nt_fn_shape(call->fn)) {
+  case NT_SHAPE_COMM_SPLIT: {
+    uint32_t k = atomic_fetch_add_explicit(&live->splits, 1, memory_order_relaxed) + 1;
+    set_id(def->id, nt_comm_id_split(parent_id, k, args->peer));
+    def->color = args->peer;
+    def->key = args->key;
+    def->rank = def->nranks = -1; /* the tools derive both from all members' colours and keys */
+    return k;
+  }
+  case NT_SHAPE_COMM_SHRINK: {
+    struct nt_id128 excluded = hash_list(args->list, args->nranks);
+    uint32_t ordinal = nt_comm_shrink_ordinal(parent_id, excluded);
+    set_id(def->id, nt_comm_id_shrink(parent_id, excluded, ordinal));
+    def->nranks = parent->slot->def.nranks - args->nranks;
+    def->rank = parent->slot->def.rank;
+    for (int i = 0; args->list && i < args->nranks; i++)
+      def->rank -= args->list[i] < parent->slot->def.rank;
+    if (record)
+      record->send = excluded.lo;
+    return ordinal;
+  }
+  default: {
+    uint32_t k = atomic_fetch_add_explicit(&live->splits, 1, memory_order_relaxed) + 1;
+    uint64_t magic = 0;
+    if (args->ids)
+      memcpy(&magic, args->ids->internal, sizeof(magic));
+    set_id(def->id, nt_comm_id_grow(magic, args->nranks));
+    def->nranks = args->nranks;
+    def->rank = args->peer >= 0 ? args->peer : parent->slot->def.rank;
+    return k;
+  }
+  }
+}
+
+static enum nt_comm_origin origin_of(enum nt_shape shape) {
+  return shape == NT_SHAPE_COMM_SPLIT    ? NT_COMM_SPLIT
+         : shape == NT_SHAPE_COMM_SHRINK ? NT_COMM_SHRINK
+                                         : NT_COMM_GROW;
+}
+
+void nt_enter_derive(struct nt_call *call, const struct nt_args *args) {
+  int saved_errno = errno;
+  struct nt_comm_def def, parent;
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  struct nt_record *record = nt_record_start(call);
+  if (!call->comm)
+    goto out;
+  bool joins = shape != NT_SHAPE_COMM_SPLIT || args->peer != NCCL_SPLIT_NOCOLOR;
+  parent = call->comm->slot->def;
+  nt_comm_library_hint(call->comm->library);
+  memset(&def, 0, sizeof(def));
+  call->created =
+      joins ? nt_comm_new(origin_of(shape), record ? record->enter : nt_now(), &def) : NULL;
+  uint32_t ordinal = derive(call, args, &def, record);
+  if (call->created) {
+    def.ordinal = ordinal;
+    def.parent_number = parent.number;
+    def.parent_rank = (uint32_t)parent.rank;
+    memcpy(def.parent_id, parent.id, sizeof(def.parent_id));
+    read_config(args->config, &def);
+    int peers = def.nranks > 0 ? def.nranks : parent.nranks;
+    nt_comm_define(call->created, &def, peers > 0 ? (uint32_t)peers : 0);
+  }
+  if (record) {
+    record->seq = ordinal;
+    record->peer = shape == NT_SHAPE_COMM_SPLIT ? args->peer : -1;
+    record->count =
+        shape == NT_SHAPE_COMM_SPLIT ? (uint64_t)(int64_t)args->key : (uint64_t)args->nranks;
+    record->recv = call->created ? def.number : 0;
+  }
+out:
+  if (record)
+    nt_record_publish(call);
+  errno = saved_errno;
+}
+
+void nt_exit_created(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  int saved_errno = errno;
+  nt_record_finish(call, result);
+  if (call->created && nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT_ALL)
+    nt_comm_all_created(call->created, nt_accepted(result) ? args->newcomm : NULL);
+  else if (call->created && nt_accepted(result))
+    nt_comm_created(call->created, args->newcomm);
+  if (call->created && nt_accepted(result))
+    nt_gpu_note(call->created);
+  nt_settle(call, args, result);
+  errno = saved_errno;
+}
+
+static uint32_t end_state(unsigned fn) {
+  switch (nt_fn_shape(fn)) {
+  case NT_SHAPE_COMM_FINALIZE:
+    return NT_COMM_FINALIZED;
+  case NT_SHAPE_COMM_ABORT:
+    return NT_COMM_ABORTED;
+  default:
+    return NT_COMM_DESTROYED;
+  }
+}
+
+/* Finalize leaves the handle valid; after Destroy or Abort it may mean another communicator at once,
+ * even before the call has returned here. */
+void nt_enter_end(struct nt_call *call, const struct nt_args *args) {
+  (void)args;
+  if (nt_fn_shape(call->fn) == NT_SHAPE_COMM_ABORT)
+    nt_gpu_freeze();
+  struct nt_record *record = nt_record_start(call);
+  if (record) {
+    record->seq = 1;
+    nt_record_publish(call);
+  }
+  if (call->comm && (call->fn == NT_FN_CommDestroy || call->fn == NT_FN_CommAbort)) {
+    if (call->thread->last_comm == call->comm)
+      call->thread->last_comm = NULL;
+    nt_comm_unbind(call->comm);
+  }
+}
+
+void nt_exit_end(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  (void)args;
+  nt_record_finish(call, result);
+  if (call->comm && nt_accepted(result))
+    nt_comm_set_state(call->comm, end_state(call->fn));
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/python_layout.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/python_lines.h"
+
+/* Rows are the output of tests/python/gen_layout.c. */
+static const struct nt_python_layout table[] = {
+    {.version = 0x0308, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_8, .unit = 1,
+     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 104, .frame_size = 360,
+     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
+     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
+     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
+    {.version = 0x0309, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_8, .unit = 1,
+     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 104, .frame_size = 360,
+     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
+     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
+     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
+    {.version = 0x030a, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_10, .unit = 2,
+     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 96, .frame_size = 352,
+     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
+     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
+     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
+    {.version = 0x030b, .frames = NT_PYTHON_CFRAME, .lines = NT_PYTHON_LINES_3_11,
+     .thread_frame = 56, .cframe_frame = 8, .frame_back = 48, .frame_code = 32, .frame_at = 56,
+     .frame_owner = 69, .frame_size = 120, .code_file = 112, .code_name = 128, .code_table = 136,
+     .code_first_line = 72, .code_first_traceable = 168, .code_bytes = 184, .code_size = 184,
+     .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32, .text_ascii = 48,
+     .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
+    {.version = 0x030c, .frames = NT_PYTHON_CFRAME, .lines = NT_PYTHON_LINES_3_11,
+     .thread_frame = 56, .cframe_frame = 0, .frame_back = 8, .frame_code = 0, .frame_at = 56,
+     .frame_owner = 70, .frame_size = 120, .code_file = 112, .code_name = 128, .code_table = 136,
+     .code_first_line = 68, .code_first_traceable = 176, .code_bytes = 192, .code_size = 192,
+     .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32, .text_ascii = 40,
+     .text_compact = 56, .bytes_length = 16, .bytes_data = 32},
+};
+
+const struct nt_python *nt_python_found;
+
+static struct nt_python python;
+static const char *version_text, *state_text;
+
+const struct nt_python_layout *nt_python_layout_at(size_t i) {
+  return i < sizeof(table) / sizeof(*table) ? &table[i] : NULL;
+}
+
+/* ---- what 3.13 and later publish ---------------------------------------------------------------- */
+
+/* Indexes of 64-bit words behind the cookie. 3.14 put fields in between. */
+struct published {
+  uint16_t version;
+  uint8_t thread_size, thread_frame;
+  uint8_t frame_size, frame_back, frame_code, frame_at, frame_owner;
+  uint8_t code_size, code_file, code_name, code_table, code_first_line, code_bytes;
+  uint8_t bytes_length, bytes_data;
+  uint8_t text_state, text_length, text_ascii;
+};
+
+static const struct published published[] = {
+    {.version = 0x030d, .thread_size = 19, .thread_frame = 23, .frame_size = 28, .frame_back = 29,
+     .frame_code = 30, .frame_at = 31, .frame_owner = 33, .code_size = 34, .code_file = 35,
+     .code_name = 37, .code_table = 38, .code_first_line = 39, .code_bytes = 43,
+     .bytes_length = 65, .bytes_data = 66, .text_state = 68, .text_length = 69, .text_ascii = 70},
+    {.version = 0x030e, .thread_size = 22, .thread_frame = 26, .frame_size = 31, .frame_back = 32,
+     .frame_code = 33, .frame_at = 34, .frame_owner = 36, .code_size = 39, .code_file = 40,
+     .code_name = 42, .code_table = 43, .code_first_line = 44, .code_bytes = 48,
+     .bytes_length = 75, .bytes_data = 76, .text_state = 78, .text_length = 79, .text_ascii = 80},
+};
+
+static bool refuse(const char **reason, const char *why) {
+  *reason = why;
+  return false;
+}
+
+/* A field of `width` bytes at words[field] lies within an object of words[size] bytes. */
+static bool inside(const uint64_t *words, unsigned field, unsigned size, unsigned width) {
+  return words[size] <= 4096 && words[field] + width <= words[size];
+}
+
+static bool is_plausible(const uint64_t *w, const struct published *p) {
+  return inside(w, p->thread_frame, p->thread_size, 8) &&
+         inside(w, p->frame_back, p->frame_size, 8) && inside(w, p->frame_code, p->frame_size, 8) &&
+         inside(w, p->frame_at, p->frame_size, 8) && inside(w, p->frame_owner, p->frame_size, 1) &&
+         inside(w, p->code_file, p->code_size, 8) && inside(w, p->code_name, p->code_size, 8) &&
+         inside(w, p->code_table, p->code_size, 8) &&
+         inside(w, p->code_first_line, p->code_size, 4) &&
+         inside(w, p->code_bytes, p->code_size, 1) && w[p->code_bytes] >= 64 &&
+         w[p->bytes_length] == 16 && w[p->bytes_data] == 32 && w[p->text_length] == 16 &&
+         w[p->text_state] == 32 && w[p->text_ascii] >= 36 && w[p->text_ascii] <= 64;
+}
+
+bool nt_python_read_offsets(const void *offsets, uint32_t hex, struct nt_python_layout *out,
+                            const char **reason) {
+  enum { VERSION = 1, FREE_THREADED = 2, RELEASE_CANDIDATE = 0xc };
+  uint64_t w[NT_PYTHON_OFFSETS / 8];
+  const struct published *p = NULL;
+  memcpy(w, offsets, sizeof(w));
+  for (size_t i = 0; i < sizeof(published) / sizeof(*published); i++)
+    if (published[i].version == hex >> 16)
+      p = &published[i];
+  if (!p)
+    return refuse(reason, "its layout is not known");
+  if (memcmp(w, "xdebugpy", 8) != 0 || w[VERSION] != hex)
+    return refuse(reason, "it does not publish its layout");
+  if (w[FREE_THREADED])
+    return refuse(reason, "free-threaded interpreters are not supported");
+  if ((hex >> 4 & 0xf) < RELEASE_CANDIDATE)
+    return refuse(reason, "pre-releases are not supported");
+  if (!is_plausible(w, p))
+    return refuse(reason, "the layout it publishes is impossible");
+  *out = (struct nt_python_layout){
+      .version = p->version, .frames = NT_PYTHON_DIRECT, .lines = NT_PYTHON_LINES_3_11,
+      .text_kind = 2, .thread_frame = (uint16_t)w[p->thread_frame],
+      .frame_back = (uint16_t)w[p->frame_back], .frame_code = (uint16_t)w[p->frame_code],
+      .frame_at = (uint16_t)w[p->frame_at], .frame_owner = (uint16_t)w[p->frame_owner],
+      .code_file = (uint16_t)w[p->code_file], .code_name = (uint16_t)w[p->code_name],
+      .code_table = (uint16_t)w[p->code_table],
+      .code_first_line = (uint16_t)w[p->code_first_line],
+      /* Not published: the int in front of the pointer in front of the code, in both releases. */
+      .code_first_traceable = (uint16_t)(w[p->code_bytes] - 16),
+      .code_bytes = (uint16_t)w[p->code_bytes], .code_size = (uint16_t)w[p->code_bytes],
+      .text_length = (uint16_t)w[p->text_length], .text_hash = (uint16_t)(w[p->text_length] + 8),
+      .text_state = (uint16_t)w[p->text_state], .text_ascii = (uint16_t)w[p->text_ascii],
+      .text_compact = (uint16_t)(w[p->text_ascii] + 16),
+      .bytes_length = (uint16_t)w[p->bytes_length], .bytes_data = (uint16_t)w[p->bytes_data]};
+  return true;
+}
+
+/* ---- the interpreter in this process ------------------------------------------------------------ */
+
+/* RTLD_DEFAULT sees the main program and what was loaded for everybody; an interpreter embedded by a
+ * plug-in may be behind RTLD_LOCAL. */
+static int find_library(struct dl_phdr_info *info, size_t size, void *out) {
+  (void)size;
+  const char *name = strrchr(info->dlpi_name, '/');
+  name = name ? name + 1 : info->dlpi_name;
+  if (strncmp(name, "libpython3.", 11) != 0)
+    return 0;
+  snprintf(out, 1024, "%s", info->dlpi_name);
+  return 1;
+}
+
+/* RTLD_DEFAULT itself is a null pointer, so the answer is apart from the handle. */
+static bool find_handle(void **out) {
+  char path[1024];
+  *out = RTLD_DEFAULT;
+  if (dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"))
+    return true;
+  if (!dl_iterate_phdr(find_library, path))
+    return false;
+  *out = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  return *out && dlsym(*out, "PyGILState_GetThisThreadState");
+}
+
+static uint32_t hex_version(void *handle, const char *text) {
+  const unsigned long *hex = dlsym(handle, "Py_Version");
+  unsigned major = 0, minor = 0;
+  if (hex)
+    return (uint32_t)*hex;
+  return sscanf(text, "%u.%u", &major, &minor) == 2 ? major << 24 | minor << 16 : 0;
+}
+
+/* What PyType_Type objects say of the size of theirs: behind the head of a variable object and a name. */
+static int64_t basic_size(const void *type) {
+  int64_t size;
+  memcpy(&size, (const char *)type + 32, sizeof(size));
+  return size;
+}
+
+static bool set_layout(void *handle, uint32_t hex, const char **reason) {
+  struct nt_python_layout *layout = &python.layout;
+  const struct nt_python_layout *row = NULL;
+  for (size_t i = 0; nt_python_layout_at(i); i++)
+    if (nt_python_layout_at(i)->version == hex >> 16)
+      row = nt_python_layout_at(i);
+  if (row) {
+    /* Both exist in builds with other object heads only. */
+    if (dlsym(handle, "_Py_NegativeRefcount") || dlsym(handle, "_Py_AddToAllObjects"))
+      return refuse(reason, "debug builds before 3.13 are not supported");
+    *layout = *row;
+    return true;
+  }
+  if (hex < 0x03080000)
+    return refuse(reason, "versions before 3.8 are not supported");
+  const void *runtime = dlsym(handle, "_PyRuntime");
+  if (!runtime || hex < 0x030d0000)
+    return refuse(reason, "it does not publish its layout");
+  return nt_python_read_offsets(runtime, hex, layout, reason);
+}
+
+static bool set_symbols(void *handle, const char **reason) {
+  *(void **)&python.this_thread = dlsym(handle, "PyGILState_GetThisThreadState");
+  *(void **)&python.is_finalizing = dlsym(handle, "Py_IsFinalizing");
+  if (!python.is_finalizing)
+    *(void **)&python.is_finalizing = dlsym(handle, "_Py_IsFinalizing");
+  python.code_type = dlsym(handle, "PyCode_Type");
+  python.text_type = dlsym(handle, "PyUnicode_Type");
+  python.bytes_type = dlsym(handle, "PyBytes_Type");
+  if (!python.this_thread || !python.is_finalizing || !python.code_type || !python.text_type ||
+      !python.bytes_type)
+    return refuse(reason, "it lacks a symbol that is needed");
+  return true;
+}
+
+static bool agrees(void *handle, const char **reason) {
+  const struct nt_python_layout *layout = &python.layout;
+  const void *frame_type = dlsym(handle, "PyFrame_Type");
+  if (basic_size(python.code_type) != layout->code_size ||
+      (layout->frame_size && (!frame_type || basic_size(frame_type) != layout->frame_size)))
+    return refuse(reason, "its objects are not those of the release");
+  return true;
+}
+
+void nt_python_find(void) {
+  static char version[32], state[128];
+  const char *reason = "";
+  if (version_text)
+    return;
+  void *handle;
+  const char *(*get_version)(void);
+  if (!find_handle(&handle))
+    return;
+  *(void **)&get_version = dlsym(handle, "Py_GetVersion");
+  if (!get_version)
+    return;
+  const char *text = get_version();
+  snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " +"), text);
+  uint32_t hex = hex_version(handle, text);
+  bool usable = set_layout(handle, hex, &reason) && set_symbols(handle, &reason) &&
+                agrees(handle, &reason);
+  snprintf(state, sizeof(state), usable ? "on" : "off: %s", reason);
+  state_text = state;
+  if (usable)
+    __atomic_store_n(&nt_python_found, &python, __ATOMIC_RELEASE);
+  __atomic_store_n(&version_text, version, __ATOMIC_RELEASE);
+}
+
+bool nt_python_describe(const char **version, const char **state) {
+  *version = __atomic_load_n(&version_text, __ATOMIC_ACQUIRE);
+  *state = state_text;
+  return *version != NULL;
+}

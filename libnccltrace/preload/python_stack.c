@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two walks. The first only hashes: for each frame what identifies its code object, and the instruction.
+ * A table of hashes answers for a stack that was seen before, and that is the path of nearly every call.
+ * The second, for a stack that is new, copies what is new of it into the area (stack_area.h).
+ *
+ * Identity. An address names a code object only while it lives, and then the allocator likes to give the
+ * same address to a similar one. So file, function and line table count with their addresses too, and
+ * with what of their contents is at hand: the strings' own hashes, the table's length and last bytes.
+ * Nothing here keeps an object alive, since a reference count must not be touched without the GIL.
+ *
+ * Tables are private to the process, open-addressed, and only ever added to by compare-and-swap: a slot
+ * is one word, so it is there as a whole or not at all. Two threads that meet a new stack at once both
+ * copy it; one wins, the other's copy is room lost. 63 bits of a hash decide whether two stacks are the
+ * same: with 10,000 stacks the odds of one mistake are 1 in 10^11.
+ */
+#include "preload/python_stack.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "preload/process.h"
+#include "preload/python_layout.h"
+#include "trace/error.h"
+
+enum {
+  STACK_SLOTS = 32768,
+  NODE_SLOTS = 32768,
+  CODE_SLOTS = 8192,
+  STACK_PROBES = 16,
+  NO_ROOM = 0xffff, /* in place of an id: this stack was tried and did not fit */
+  STEPS_MAX = 1024, /* frames looked at, kept or not */
+  FILE_MAX = 1024,  /* bytes kept, the last ones */
+  NAME_MAX_BYTES = 256,
+  TABLE_MAX = 32 * 1024,
+};
+
+_Static_assert(NT_STACK_NODES < NO_ROOM, "a node's index fits into the lower 16 bits of a slot");
+
+/* Slots of `stacks`: 48 bits of a hash, 16 of an id. Of the others: an id. 0 is empty. */
+struct tables {
+  _Atomic uint64_t stacks[STACK_SLOTS];
+  _Atomic uint32_t nodes[NODE_SLOTS];
+  _Atomic uint32_t codes[CODE_SLOTS];
+};
+
+static struct tables *tables;
+static struct nt_code_region *codes;
+static struct nt_stack_region *stacks;
+
+/* A frame that counts. */
+struct place {
+  const char *code;
+  int32_t offset;
+};
+
+int nt_python_stack_start(struct nt_code_region *code_region, struct nt_stack_region *stack_region) {
+  /* Pages come as they are touched; after a fork the parent's entries must go. */
+  if (tables)
+    munmap(tables, sizeof(*tables));
+  tables = NULL;
+  if (!code_region || !stack_region)
+    return 0;
+  void *memory = mmap(NULL, sizeof(*tables), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return -NT_ERR_MEMORY;
+  codes = code_region;
+  stacks = stack_region;
+  tables = memory;
+  return 0;
+}
+
+/* ---- frames ------------------------------------------------------------------------------------- */
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE const char *pointer_at(const char *object, unsigned offset) {
+  const char *value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+ALWAYS_INLINE uint64_t word_at(const char *object, unsigned offset) {
+  uint64_t value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+ALWAYS_INLINE int32_t int_at(const char *object, unsigned offset) {
+  int32_t value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+ALWAYS_INLINE const char *innermost(const struct nt_python_layout *layout, const char *thread) {
+  const char *frame = pointer_at(thread, layout->thread_frame);
+  if (layout->frames == NT_PYTHON_CFRAME && frame)
+    frame = pointer_at(frame, layout->cframe_frame);
+  return frame;
+}
+
+/*
+ * False for what is on the list but is no frame of a program: those that only mark where C called the
+ * interpreter (owner 3 and above), and those not yet set up, in which an allocation may run a finalizer
+ * (an instruction in front of the first traceable one; a generator's frame may be anywhere).
+ */
+ALWAYS_INLINE bool read_frame(const struct nt_python *python, enum nt_python_frames frames,
+                              const char *frame, struct place *out) {
+  enum { OWNED_BY_GENERATOR = 1, OWNED_BY_INTERPRETER = 3, TAG = 3, CODE_UNIT = 2 };
+  const struct nt_python_layout *layout = &python->layout;
+  unsigned owner = 0;
+  if (frames != NT_PYTHON_OBJECTS) {
+    owner = *(const unsigned char *)(frame + layout->frame_owner);
+    if (owner >= OWNED_BY_INTERPRETER)
+      return false;
+  }
+  const char *code = pointer_at(frame, layout->frame_code);
+  if (frames == NT_PYTHON_DIRECT)
+    code = (const char *)((uintptr_t)code & ~(uintptr_t)TAG);
+  if (NT_UNLIKELY(!code || pointer_at(code, 8) != python->code_type))
+    return false;
+  out->code = code;
+  if (frames == NT_PYTHON_OBJECTS) {
+    out->offset = int_at(frame, layout->frame_at) * layout->unit;
+    return true;
+  }
+  out->offset = (int32_t)(pointer_at(frame, layout->frame_at) - (code + layout->code_bytes));
+  return owner == OWNED_BY_GENERATOR ||
+         out->offset >= int_at(code, layout->code_first_traceable) * CODE_UNIT;
+}
+
+/* ---- hashes ------------------------------------------------------------------------------------- */
+
+#define K0 UINT64_C(0x9e3779b97f4a7c15)
+#define K1 UINT64_C(0xd6e8feb86659fd93)
+#define K2 UINT64_C(0xa0761d6478bd642f)
+#define K3 UINT64_C(0xe7037ed1a0b428db)
+#define K4 UINT64_C(0x8ebc6af09c88c6e3)
+
+ALWAYS_INLINE uint64_t fold(uint64_t a, uint64_t b) {
+  unsigned __int128 product = (unsigned __int128)a * b;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const char *code) {
+  const char *file = pointer_at(code, layout->code_file);
+  const char *name = pointer_at(code, layout->code_name);
+  const char *table = pointer_at(code, layout->code_table);
+  if (NT_UNLIKELY(!file || !name || !table))
+    return (uintptr_t)code;
+  uint64_t length = word_at(table, layout->bytes_length);
+  uint64_t end = length < 8 ? length : word_at(table, layout->bytes_data + (unsigned)length - 8);
+  uint64_t texts = word_at(file, layout->text_hash) * K4 + word_at(name, layout->text_hash);
+  uint64_t line = (uint32_t)int_at(code, layout->code_first_line);
+  return fold((uintptr_t)code ^ K0, (uintptr_t)name ^ (uintptr_t)file * K3 ^ K1) +
+         fold((uintptr_t)table ^ line << 48 ^ K2, (end ^ length << 32) + texts * K0 + K3);
+}
+
+ALWAYS_INLINE uint64_t hash_frames(const struct nt_python *python, enum nt_python_frames frames,
+                                   const char *frame) {
+  uint64_t hash = 0;
+  unsigned kept = 0;
+  for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {
+    struct place place;
+    const char *back = pointer_at(frame, python->layout.frame_back);
+    if (read_frame(python, frames, frame, &place)) {
+      if (kept++ == NT_STACK_FRAMES) /* the outer ones do not count, only that there are some */
+        return hash * K1 + 1;
+      hash = hash * K0 + fold(identify(&python->layout, place.code) ^ (uint32_t)place.offset, K2);
+    }
+    frame = back;
+  }
+  return kept ? fold(hash ^ K1, K3) | 1 : 0;
+}
+
+/* ---- a stack that is new ------------------------------------------------------------------------ */
+
+/* Room for `wanted` more of what `used` counts, up to `limit`; the place, or UINT32_MAX. */
+static uint32_t reserve(_Atomic uint32_t *used, uint32_t wanted, uint32_t limit) {
+  uint32_t at = atomic_load_explicit(used, memory_order_relaxed);
+  do {
+    if (at > limit || wanted > limit - at)
+      return UINT32_MAX;
+  } while (!atomic_compare_exchange_weak_explicit(used, &at, at + wanted, memory_order_relaxed,
+                                                  memory_order_relaxed));
+  return at;
+}
+
+struct text {
+  unsigned char *bytes;
+  uint32_t length, room;
+  bool cut;
+};
+
+static unsigned utf8(uint32_t c, unsigned char out[4]) {
+  if (c < 0x80) {
+    out[0] = (unsigned char)c;
+    return 1;
+  }
+  /* An undecodable byte of a file name stands as a lone surrogate: it becomes that byte again. */
+  if (c >= 0xdc80 && c <= 0xdcff) {
+    out[0] = (unsigned char)(c - 0xdc00);
+    return 1;
+  }
+  unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  static const unsigned char first[] = {0, 0xc0, 0xe0, 0xf0};
+  out[0] = (unsigned char)(first[more] | c >> 6 * more);
+  for (unsigned i = 1; i <= more; i++)
+    out[i] = (unsigned char)(0x80 | (c >> 6 * (more - i) & 0x3f));
+  return more + 1;
+}
+
+/* Where the characters are, and how wide (1, 2, 4); 0: no string, or one whose form is not known. */
+static unsigned open_text(const struct nt_python *python, const char *object, const char **data) {
+  const struct nt_python_layout *layout = &python->layout;
+  if (!object || pointer_at(object, 8) != python->text_type)
+    return 0;
+  uint32_t state = (uint32_t)int_at(object, layout->text_state);
+  unsigned shift = layout->text_kind;
+  /* Some releases give the field in front of it 16 bits: then what should be the kind is zero. */
+  if (!(state >> shift & 0x1f))
+    shift = 16;
+  unsigned kind = state >> shift & 7;
+  bool compact = state >> (shift + 3) & 1, ascii = state >> (shift + 4) & 1;
+  if (!compact || (kind != 1 && kind != 2 && kind != 4))
+    return 0;
+  *data = object + (ascii ? layout->text_ascii : layout->text_compact);
+  return kind;
+}
+
+/* As UTF-8; of a text that is too long the end, which tells more of a path. */
+static void copy_text(const struct nt_python *python, const char *object, struct text *out) {
+  const char *data;
+  unsigned char c[4];
+  unsigned kind = open_text(python, object, &data);
+  out->length = 0;
+  out->cut = false;
+  if (!kind) {
+    out->bytes[out->length++] = '?';
+    return;
+  }
+  uint64_t count = word_at(object, python->layout.text_length), from = count;
+  uint32_t bytes = 0;
+  for (int copying = 0; copying < 2; copying++) {
+    for (uint64_t i = copying ? from : count; copying ? i < count : i > 0;) {
+      uint64_t at = copying ? i++ : --i;
+      uint32_t value = kind == 1   ? ((const uint8_t *)data)[at]
+                       : kind == 2 ? ((const uint16_t *)(const void *)data)[at]
+                                   : ((const uint32_t *)(const void *)data)[at];
+      unsigned length = utf8(value, c);
+      if (!copying) {
+        if (bytes + length > out->room)
+          break;
+        bytes += length;
+        from = at;
+        continue;
+      }
+      memcpy(out->bytes + out->length, c, length);
+      out->length += length;
+    }
+  }
+  out->cut = from > 0;
+}
+
+static const char *open_table(const struct nt_python *python, const char *code, uint32_t *length,
+                              bool *cut) {
+  const char *table = pointer_at(code, python->layout.code_table);
+  *length = 0;
+  if (!table || pointer_at(table, 8) != python->bytes_type)
+    return NULL;
+  uint64_t size = word_at(table, python->layout.bytes_length);
+  *cut = *cut || size > TABLE_MAX;
+  *length = size > TABLE_MAX ? TABLE_MAX : (uint32_t)size;
+  return table + python->layout.bytes_data;
+}
+
+/* Copies one code object into the area: its id, or 0 if there is no room. */
+static uint32_t copy_code(const struct nt_python *python, const char *code, uint64_t identity) {
+  unsigned char file_bytes[FILE_MAX], name_bytes[NAME_MAX_BYTES];
+  struct text file = {.bytes = file_bytes, .room = FILE_MAX};
+  struct text name = {.bytes = name_bytes, .room = NAME_MAX_BYTES};
+  copy_text(python, pointer_at(code, python->layout.code_file), &file);
+  copy_text(python, pointer_at(code, python->layout.code_name), &name);
+  bool cut = file.cut || name.cut;
+  uint32_t table_length;
+  const char *table = open_table(python, code, &table_length, &cut);
+  uint32_t size = (uint32_t)sizeof(struct nt_code_entry) + file.length + name.length;
+  uint16_t flags = cut ? NT_CODE_CUT : 0;
+  uint32_t whole = (size + table_length + NT_CODE_UNIT - 1) & ~(NT_CODE_UNIT - 1u);
+  uint32_t at = reserve(&codes->used, whole, codes->size);
+  if (at == UINT32_MAX) {
+    table_length = 0;
+    flags |= NT_CODE_NO_LINES;
+    whole = (size + NT_CODE_UNIT - 1) & ~(NT_CODE_UNIT - 1u);
+    at = reserve(&codes->used, whole, codes->size);
+    if (at == UINT32_MAX)
+      return 0;
+  }
+  unsigned char *base = (unsigned char *)codes + at;
+  struct nt_code_entry *entry = (struct nt_code_entry *)(void *)base;
+  *entry = (struct nt_code_entry){.identity = identity,
+                                  .first_line = int_at(code, python->layout.code_first_line),
+                                  .lines = python->layout.lines,
+                                  .flags = flags,
+                                  .file_length = file.length,
+                                  .name_length = name.length,
+                                  .table_length = table_length};
+  memcpy(base + sizeof(*entry), file.bytes, file.length);
+  memcpy(base + sizeof(*entry) + file.length, name.bytes, name.length);
+  if (table_length)
+    memcpy(base + size, table, table_length);
+  return at / NT_CODE_UNIT;
+}
+
+static uint32_t find_code(const struct nt_python *python, const char *code) {
+  uint64_t identity = identify(&python->layout, code);
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < CODE_SLOTS; i++) {
+    _Atomic uint32_t *slot = &tables->codes[(identity + i) % CODE_SLOTS];
+    uint32_t id = atomic_load_explicit(slot, memory_order_acquire);
+    if (!id) {
+      made = made ? made : copy_code(python, code, identity);
+      /* Release: pairs with the acquire above in the thread that finds it. */
+      if (!made || atomic_compare_exchange_strong_explicit(slot, &id, made, memory_order_acq_rel,
+                                                           memory_order_acquire))
+        return made;
+    }
+    const struct nt_code_entry *entry =
+        (const struct nt_code_entry *)(const void *)((const char *)codes + (size_t)id * NT_CODE_UNIT);
+    if (entry->identity == identity)
+      return id;
+  }
+  return 0;
+}
+
+static struct nt_stack_node *node_at(uint32_t id) {
+  return (struct nt_stack_node *)(void *)(stacks + 1) + id;
+}
+
+static bool same_node(const struct nt_stack_node *a, const struct nt_stack_node *b) {
+  return a->parent == b->parent && a->code == b->code && a->offset == b->offset &&
+         a->depth == b->depth;
+}
+
+static uint32_t find_node(const struct nt_stack_node *wanted) {
+  uint64_t hash = fold((uint64_t)wanted->parent << 32 ^ wanted->code ^ K0,
+                       (uint32_t)wanted->offset ^ (uint64_t)wanted->depth << 32 ^ K1);
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < NODE_SLOTS; i++) {
+    _Atomic uint32_t *slot = &tables->nodes[(hash + i) % NODE_SLOTS];
+    uint32_t id = atomic_load_explicit(slot, memory_order_acquire);
+    if (!id) {
+      if (!made) {
+        made = reserve(&stacks->used, 1, stacks->count);
+        if (made == UINT32_MAX)
+          return 0;
+        *node_at(made) = *wanted;
+      }
+      if (atomic_compare_exchange_strong_explicit(slot, &id, made, memory_order_acq_rel,
+                                                  memory_order_acquire))
+        return made;
+    }
+    if (same_node(node_at(id), wanted))
+      return id;
+  }
+  return 0;
+}
+
+/* Id of the stack that begins at `frame`, 0 if there is no room for it. */
+static uint32_t intern(const struct nt_python *python, const char *frame) {
+  struct place places[NT_STACK_FRAMES];
+  uint32_t count = 0, id = 0;
+  uint32_t cut = 0;
+  for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {
+    struct place place;
+    if (read_frame(python, (enum nt_python_frames)python->layout.frames, frame, &place)) {
+      if (count == NT_STACK_FRAMES) {
+        cut = NT_STACK_CUT;
+        break;
+      }
+      places[count++] = place;
+    }
+    frame = pointer_at(frame, python->layout.frame_back);
+  }
+  for (uint32_t i = count; i-- > 0;) {
+    struct nt_stack_node node = {.parent = id,
+                                 .code = find_code(python, places[i].code),
+                                 .offset = places[i].offset,
+                                 .depth = (count - i) | cut};
+    id = node.code ? find_node(&node) : 0;
+    if (!id)
+      return 0;
+  }
+  return id;
+}
+
+/* ---- the path of every call --------------------------------------------------------------------- */
+
+static __attribute__((noinline)) uint32_t take_new(const struct nt_python *python, const char *frame,
+                                                   uint64_t hash) {
+  uint32_t id = intern(python, frame);
+  uint64_t word = (hash & ~UINT64_C(0xffff)) | (id ? id : NO_ROOM);
+  for (uint32_t i = 0; i < STACK_PROBES; i++) {
+    _Atomic uint64_t *slot = &tables->stacks[(hash + i) % STACK_SLOTS];
+    uint64_t found = 0;
+    if (atomic_compare_exchange_strong_explicit(slot, &found, word, memory_order_acq_rel,
+                                                memory_order_relaxed))
+      break;
+  }
+  return id;
+}
+
+/* Walks with the layout's kind known to the compiler. */
+static uint64_t hash_stack(const struct nt_python *python, const char *frame) {
+  switch ((enum nt_python_frames)python->layout.frames) {
+  case NT_PYTHON_OBJECTS: return hash_frames(python, NT_PYTHON_OBJECTS, frame);
+  case NT_PYTHON_CFRAME: return hash_frames(python, NT_PYTHON_CFRAME, frame);
+  default: return hash_frames(python, NT_PYTHON_DIRECT, frame);
+  }
+}
+
+uint32_t nt_python_stack(uint16_t *flags) {
+  const struct nt_python *python = nt_python_get();
+  if (!python || NT_UNLIKELY(!tables) || NT_UNLIKELY(python->is_finalizing()))
+    return 0;
+  const char *thread = python->this_thread();
+  const char *frame = thread ? innermost(&python->layout, thread) : NULL;
+  uint64_t hash = frame ? hash_stack(python, frame) : 0;
+  if (!hash)
+    return 0;
+  uint32_t id = 0;
+  for (uint32_t i = 0; i < STACK_PROBES && !id; i++) {
+    /* Acquire: pairs with the release of the thread that made the stack. */
+    uint64_t word =
+        atomic_load_explicit(&tables->stacks[(hash + i) % STACK_SLOTS], memory_order_acquire);
+    if (!word)
+      break;
+    if (NT_LIKELY((word ^ hash) < 0x10000))
+      id = (uint32_t)(word & 0xffff);
+  }
+  if (NT_UNLIKELY(!id))
+    id = take_new(python, frame, hash);
+  if (NT_LIKELY(id && id != NO_ROOM))
+    return id;
+  atomic_fetch_add_explicit(&stacks->lost, 1, memory_order_relaxed);
+  *flags |= NT_CALL_NO_STACK;
+  return 0;
+}

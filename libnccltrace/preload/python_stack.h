@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Python stack of the calling thread, as a number.
+ *
+ * Taken without the GIL: a thread's frames, and the code objects that they hold, are changed by that
+ * thread alone, and it is here. So nothing needs to be locked, and a thread that has released the GIL, or
+ * never had a Python state, is no special case.
+ */
+#ifndef NT_PYTHON_STACK_H
+#define NT_PYTHON_STACK_H
+
+#include <stdint.h>
+
+#include "trace/area.h"
+#include "trace/stack_area.h"
+
+/* Empties the cache and directs it to the area's regions, or switches stacks off (both NULL). Where
+ * recording starts, before any other thread can take a stack. Returns 0 or -NT_ERR_MEMORY. */
+int nt_python_stack_start(struct nt_code_region *codes, struct nt_stack_region *stacks);
+
+/*
+ * Id of the calling thread's stack: the same frames at the same instructions give the same id. 0 if there
+ * is none - no interpreter, one that is ending, a thread without a Python state - and 0 with
+ * NT_CALL_NO_STACK added to *flags if there is one for which the regions have no room (counted there).
+ * No lock, no allocation, no system call, no Python function that could need the GIL; errno is kept.
+ */
+uint32_t nt_python_stack(uint16_t *flags);
+
+#endif
