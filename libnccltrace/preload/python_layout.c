@@ -7,37 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preload/python_rows.h"
 #include "trace/python_lines.h"
 
-/* Rows are the output of tests/python/gen_layout.c. */
 static const struct nt_python_layout table[] = {
-    {.version = 0x0308, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_8, .unit = 1,
-     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 104, .frame_size = 360,
-     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
-     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
-     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
-    {.version = 0x0309, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_8, .unit = 1,
-     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 104, .frame_size = 360,
-     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
-     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
-     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
-    {.version = 0x030a, .frames = NT_PYTHON_OBJECTS, .lines = NT_PYTHON_LINES_3_10, .unit = 2,
-     .thread_frame = 24, .frame_back = 24, .frame_code = 32, .frame_at = 96, .frame_size = 352,
-     .code_file = 104, .code_name = 112, .code_table = 120, .code_first_line = 40,
-     .code_size = 176, .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32,
-     .text_ascii = 48, .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
-    {.version = 0x030b, .frames = NT_PYTHON_CFRAME, .lines = NT_PYTHON_LINES_3_11,
-     .thread_frame = 56, .cframe_frame = 8, .frame_back = 48, .frame_code = 32, .frame_at = 56,
-     .frame_owner = 69, .frame_size = 120, .code_file = 112, .code_name = 128, .code_table = 136,
-     .code_first_line = 72, .code_first_traceable = 168, .code_bytes = 184, .code_size = 184,
-     .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32, .text_ascii = 48,
-     .text_compact = 72, .bytes_length = 16, .bytes_data = 32},
-    {.version = 0x030c, .frames = NT_PYTHON_CFRAME, .lines = NT_PYTHON_LINES_3_11,
-     .thread_frame = 56, .cframe_frame = 0, .frame_back = 8, .frame_code = 0, .frame_at = 56,
-     .frame_owner = 70, .frame_size = 120, .code_file = 112, .code_name = 128, .code_table = 136,
-     .code_first_line = 68, .code_first_traceable = 176, .code_bytes = 192, .code_size = 192,
-     .text_kind = 2, .text_length = 16, .text_hash = 24, .text_state = 32, .text_ascii = 40,
-     .text_compact = 56, .bytes_length = 16, .bytes_data = 32},
+    [NT_PYTHON_ROW_3_8] = NT_PYTHON_3_8_AND_3_9(0x0308),
+    [NT_PYTHON_ROW_3_9] = NT_PYTHON_3_8_AND_3_9(0x0309),
+    [NT_PYTHON_ROW_3_10] = NT_PYTHON_3_10,
+    [NT_PYTHON_ROW_3_11] = NT_PYTHON_3_11,
+    [NT_PYTHON_ROW_3_12] = NT_PYTHON_3_12,
+    [NT_PYTHON_ROW_3_13] = NT_PYTHON_3_13,
+    [NT_PYTHON_ROW_3_14] = NT_PYTHON_3_14,
 };
 
 const struct nt_python *nt_python_found;
@@ -174,23 +154,26 @@ static int64_t basic_size(const void *type) {
 
 static bool set_layout(void *handle, uint32_t hex, const char **reason) {
   struct nt_python_layout *layout = &python.layout;
-  const struct nt_python_layout *row = NULL;
-  for (size_t i = 0; nt_python_layout_at(i); i++)
-    if (nt_python_layout_at(i)->version == hex >> 16)
-      row = nt_python_layout_at(i);
-  if (row) {
-    /* Both exist in builds with other object heads only. */
-    if (dlsym(handle, "_Py_NegativeRefcount") || dlsym(handle, "_Py_AddToAllObjects"))
-      return refuse(reason, "debug builds before 3.13 are not supported");
-    *layout = *row;
-    return true;
-  }
+  const void *runtime = dlsym(handle, "_PyRuntime");
   if (hex < 0x03080000)
     return refuse(reason, "versions before 3.8 are not supported");
-  const void *runtime = dlsym(handle, "_PyRuntime");
-  if (!runtime || hex < 0x030d0000)
-    return refuse(reason, "it does not publish its layout");
-  return nt_python_read_offsets(runtime, hex, layout, reason);
+  if (hex >= 0x030d0000) {
+    if (!runtime)
+      return refuse(reason, "it does not publish its layout");
+    if (!nt_python_read_offsets(runtime, hex, layout, reason))
+      return false;
+  } else if (dlsym(handle, "_Py_NegativeRefcount") || dlsym(handle, "_Py_AddToAllObjects")) {
+    /* Both exist only in builds whose objects are larger. */
+    return refuse(reason, "debug builds before 3.13 are not supported");
+  }
+  for (python.row = 0; python.row < NT_PYTHON_ROWS; python.row++) {
+    const struct nt_python_layout *row = &table[python.row];
+    if (hex < 0x030d0000 && row->version == hex >> 16)
+      *layout = *row;
+    if (row->version == hex >> 16 && memcmp(row, layout, sizeof(*row)) == 0)
+      return true;
+  }
+  return hex >= 0x030d0000; /* a layout of its own: the walk looks offsets up */
 }
 
 static bool set_symbols(void *handle, const char **reason) {

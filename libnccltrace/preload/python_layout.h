@@ -3,8 +3,7 @@
  * Which Python interpreter lives in this process, and where its structures have the few fields that a
  * stack walk reads.
  *
- * 3.8 to 3.12 are known by a table made from their headers (tests/python/gen_layout.c checks it against
- * any that are installed); 3.13 and 3.14 publish their offsets themselves, at the start of _PyRuntime.
+ * 3.8 to 3.12 are known by a table made from their headers (python_rows.h); 3.13 and 3.14 publish their offsets themselves, at the start of _PyRuntime.
  * Whatever is known is checked against what the running interpreter says of itself - its version, the
  * sizes of its types - and an interpreter that does not agree is left alone.
  */
@@ -43,9 +42,22 @@ struct nt_python_layout {
   uint16_t bytes_length, bytes_data;
 };
 
+/* Rows of the table. */
+enum nt_python_row {
+  NT_PYTHON_ROW_3_8,
+  NT_PYTHON_ROW_3_9,
+  NT_PYTHON_ROW_3_10,
+  NT_PYTHON_ROW_3_11,
+  NT_PYTHON_ROW_3_12,
+  NT_PYTHON_ROW_3_13,
+  NT_PYTHON_ROW_3_14,
+  NT_PYTHON_ROWS,
+};
+
 /* An interpreter that can be walked. */
 struct nt_python {
   struct nt_python_layout layout;
+  unsigned row; /* enum nt_python_row of the same layout, NT_PYTHON_ROWS if there is none */
   void *(*this_thread)(void);
   int (*is_finalizing)(void);
   const void *code_type, *text_type, *bytes_type;
@@ -58,9 +70,10 @@ struct nt_python {
  */
 void nt_python_find(void);
 
+extern const struct nt_python *nt_python_found; /* read it through nt_python_get() */
+
 /* The interpreter, NULL while none was found that can be walked. Any thread. */
 static inline const struct nt_python *nt_python_get(void) {
-  extern const struct nt_python *nt_python_found __attribute__((visibility("hidden")));
   return __atomic_load_n(&nt_python_found, __ATOMIC_ACQUIRE);
 }
 

@@ -22,7 +22,9 @@
 
 #include "preload/process.h"
 #include "preload/python_layout.h"
+#include "preload/python_rows.h"
 #include "trace/error.h"
+#include "trace/python_lines.h"
 
 enum {
   STACK_SLOTS = 32768,
@@ -106,10 +108,10 @@ ALWAYS_INLINE const char *innermost(const struct nt_python_layout *layout, const
  * interpreter (owner 3 and above), and those not yet set up, in which an allocation may run a finalizer
  * (an instruction in front of the first traceable one; a generator's frame may be anywhere).
  */
-ALWAYS_INLINE bool read_frame(const struct nt_python *python, enum nt_python_frames frames,
+ALWAYS_INLINE bool read_frame(const struct nt_python_layout *layout, const void *code_type,
                               const char *frame, struct place *out) {
   enum { OWNED_BY_GENERATOR = 1, OWNED_BY_INTERPRETER = 3, TAG = 3, CODE_UNIT = 2 };
-  const struct nt_python_layout *layout = &python->layout;
+  const unsigned frames = layout->frames;
   unsigned owner = 0;
   if (frames != NT_PYTHON_OBJECTS) {
     owner = *(const unsigned char *)(frame + layout->frame_owner);
@@ -119,7 +121,7 @@ ALWAYS_INLINE bool read_frame(const struct nt_python *python, enum nt_python_fra
   const char *code = pointer_at(frame, layout->frame_code);
   if (frames == NT_PYTHON_DIRECT)
     code = (const char *)((uintptr_t)code & ~(uintptr_t)TAG);
-  if (NT_UNLIKELY(!code || pointer_at(code, 8) != python->code_type))
+  if (NT_UNLIKELY(!code || pointer_at(code, 8) != code_type))
     return false;
   out->code = code;
   if (frames == NT_PYTHON_OBJECTS) {
@@ -144,35 +146,85 @@ ALWAYS_INLINE uint64_t fold(uint64_t a, uint64_t b) {
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+ALWAYS_INLINE uint64_t turn(uint64_t value, unsigned bits) {
+  return value << bits | value >> (64 - bits);
+}
+
+/* A string's own hash, where it has been asked for, its length, and the last bytes of its characters. */
+ALWAYS_INLINE uint64_t sample_text(const struct nt_python_layout *layout, const char *text) {
+  uint64_t length = word_at(text, layout->text_length);
+  uint64_t sample = word_at(text, layout->text_hash) + turn(length, 32);
+  /* Within the object whatever the width of its characters, if they are behind its head at all. */
+  if (NT_LIKELY(length >= 8 && int_at(text, layout->text_state) >> layout->text_kind & 0x8))
+    sample ^= turn(word_at(text, layout->text_ascii + (unsigned)length - 8), 17);
+  return sample;
+}
+
+ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const char *table) {
+  uint64_t length = word_at(table, layout->bytes_length), sample = turn(length, 32);
+  unsigned data = layout->bytes_data, size = (unsigned)length;
+  if (NT_LIKELY(length >= 8))
+    return (sample ^ word_at(table, data)) + turn(word_at(table, data + size / 2 - 4), 23) +
+           turn(word_at(table, data + size - 8), 45);
+  for (unsigned i = 0; i < size; i++)
+    sample = sample << 8 ^ *(const unsigned char *)(table + data + i);
+  return sample;
+}
+
+/* What is read here, every code object has: the interpreter makes none without. */
 ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const char *code) {
   const char *file = pointer_at(code, layout->code_file);
   const char *name = pointer_at(code, layout->code_name);
   const char *table = pointer_at(code, layout->code_table);
-  if (NT_UNLIKELY(!file || !name || !table))
-    return (uintptr_t)code;
-  uint64_t length = word_at(table, layout->bytes_length);
-  uint64_t end = length < 8 ? length : word_at(table, layout->bytes_data + (unsigned)length - 8);
-  uint64_t texts = word_at(file, layout->text_hash) * K4 + word_at(name, layout->text_hash);
   uint64_t line = (uint32_t)int_at(code, layout->code_first_line);
-  return fold((uintptr_t)code ^ K0, (uintptr_t)name ^ (uintptr_t)file * K3 ^ K1) +
-         fold((uintptr_t)table ^ line << 48 ^ K2, (end ^ length << 32) + texts * K0 + K3);
+  return fold((uintptr_t)code ^ turn((uintptr_t)file, 24) ^ K0, sample_text(layout, file) ^ K1) +
+         fold((uintptr_t)name ^ turn((uintptr_t)table, 24) ^ turn(line, 48) ^ K2,
+              (sample_table(layout, table) + turn(word_at(name, layout->text_hash), 11)) ^ K3);
 }
 
-ALWAYS_INLINE uint64_t hash_frames(const struct nt_python *python, enum nt_python_frames frames,
+ALWAYS_INLINE uint64_t hash_frames(const struct nt_python_layout *layout, const void *code_type,
                                    const char *frame) {
   uint64_t hash = 0;
   unsigned kept = 0;
   for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {
     struct place place;
-    const char *back = pointer_at(frame, python->layout.frame_back);
-    if (read_frame(python, frames, frame, &place)) {
+    const char *back = pointer_at(frame, layout->frame_back);
+    if (read_frame(layout, code_type, frame, &place)) {
       if (kept++ == NT_STACK_FRAMES) /* the outer ones do not count, only that there are some */
-        return hash * K1 + 1;
-      hash = hash * K0 + fold(identify(&python->layout, place.code) ^ (uint32_t)place.offset, K2);
+        return fold(hash ^ K4, K2) | 1;
+      hash = hash * K0 + fold(identify(layout, place.code) ^ (uint32_t)place.offset, K2);
     }
     frame = back;
   }
-  return kept ? fold(hash ^ K1, K3) | 1 : 0;
+  hash = fold(hash ^ K1, K3);
+  return !kept ? 0 : hash ? hash : 1;
+}
+
+/* The same for each release, with its offsets as constants. */
+#define WALK(name, row)                                                                            \
+  static uint64_t name(const struct nt_python *python, const char *frame) {                        \
+    static const struct nt_python_layout layout = row;                                             \
+    return hash_frames(&layout, python->code_type, frame);                                         \
+  }
+WALK(hash_3_8, NT_PYTHON_3_8_AND_3_9(0))
+WALK(hash_3_10, NT_PYTHON_3_10)
+WALK(hash_3_11, NT_PYTHON_3_11)
+WALK(hash_3_12, NT_PYTHON_3_12)
+WALK(hash_3_13, NT_PYTHON_3_13)
+WALK(hash_3_14, NT_PYTHON_3_14)
+
+static uint64_t hash_stack(const struct nt_python *python, const char *frame) {
+  switch ((enum nt_python_row)python->row) {
+  case NT_PYTHON_ROW_3_8:
+  case NT_PYTHON_ROW_3_9: return hash_3_8(python, frame);
+  case NT_PYTHON_ROW_3_10: return hash_3_10(python, frame);
+  case NT_PYTHON_ROW_3_11: return hash_3_11(python, frame);
+  case NT_PYTHON_ROW_3_12: return hash_3_12(python, frame);
+  case NT_PYTHON_ROW_3_13: return hash_3_13(python, frame);
+  case NT_PYTHON_ROW_3_14: return hash_3_14(python, frame);
+  case NT_PYTHON_ROWS: break;
+  }
+  return hash_frames(&python->layout, python->code_type, frame);
 }
 
 /* ---- a stack that is new ------------------------------------------------------------------------ */
@@ -264,16 +316,22 @@ static void copy_text(const struct nt_python *python, const char *object, struct
   out->cut = from > 0;
 }
 
-static const char *open_table(const struct nt_python *python, const char *code, uint32_t *length,
-                              bool *cut) {
+/* The line table's bytes; one that is too long is left out, since the rest of it would be missed. */
+static const char *open_table(const struct nt_python *python, const char *code, uint32_t *length) {
   const char *table = pointer_at(code, python->layout.code_table);
   *length = 0;
   if (!table || pointer_at(table, 8) != python->bytes_type)
     return NULL;
   uint64_t size = word_at(table, python->layout.bytes_length);
-  *cut = *cut || size > TABLE_MAX;
-  *length = size > TABLE_MAX ? TABLE_MAX : (uint32_t)size;
+  if (size > TABLE_MAX)
+    return NULL;
+  *length = (uint32_t)size;
   return table + python->layout.bytes_data;
+}
+
+static uint32_t reserve_code(uint32_t size) {
+  const uint32_t unit = NT_CODE_UNIT;
+  return reserve(&codes->used, (size + unit - 1) & ~(unit - 1), codes->size);
 }
 
 /* Copies one code object into the area: its id, or 0 if there is no room. */
@@ -283,21 +341,18 @@ static uint32_t copy_code(const struct nt_python *python, const char *code, uint
   struct text name = {.bytes = name_bytes, .room = NAME_MAX_BYTES};
   copy_text(python, pointer_at(code, python->layout.code_file), &file);
   copy_text(python, pointer_at(code, python->layout.code_name), &name);
-  bool cut = file.cut || name.cut;
   uint32_t table_length;
-  const char *table = open_table(python, code, &table_length, &cut);
+  const char *table = open_table(python, code, &table_length);
   uint32_t size = (uint32_t)sizeof(struct nt_code_entry) + file.length + name.length;
-  uint16_t flags = cut ? NT_CODE_CUT : 0;
-  uint32_t whole = (size + table_length + NT_CODE_UNIT - 1) & ~(NT_CODE_UNIT - 1u);
-  uint32_t at = reserve(&codes->used, whole, codes->size);
+  uint16_t flags = file.cut || name.cut ? NT_CODE_CUT : 0;
+  uint32_t at = table ? reserve_code(size + table_length) : UINT32_MAX;
   if (at == UINT32_MAX) {
     table_length = 0;
     flags |= NT_CODE_NO_LINES;
-    whole = (size + NT_CODE_UNIT - 1) & ~(NT_CODE_UNIT - 1u);
-    at = reserve(&codes->used, whole, codes->size);
-    if (at == UINT32_MAX)
-      return 0;
+    at = reserve_code(size);
   }
+  if (at == UINT32_MAX)
+    return 0;
   unsigned char *base = (unsigned char *)codes + at;
   struct nt_code_entry *entry = (struct nt_code_entry *)(void *)base;
   *entry = (struct nt_code_entry){.identity = identity,
@@ -375,7 +430,7 @@ static uint32_t intern(const struct nt_python *python, const char *frame) {
   uint32_t cut = 0;
   for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {
     struct place place;
-    if (read_frame(python, (enum nt_python_frames)python->layout.frames, frame, &place)) {
+    if (read_frame(&python->layout, python->code_type, frame, &place)) {
       if (count == NT_STACK_FRAMES) {
         cut = NT_STACK_CUT;
         break;
@@ -410,15 +465,6 @@ static __attribute__((noinline)) uint32_t take_new(const struct nt_python *pytho
       break;
   }
   return id;
-}
-
-/* Walks with the layout's kind known to the compiler. */
-static uint64_t hash_stack(const struct nt_python *python, const char *frame) {
-  switch ((enum nt_python_frames)python->layout.frames) {
-  case NT_PYTHON_OBJECTS: return hash_frames(python, NT_PYTHON_OBJECTS, frame);
-  case NT_PYTHON_CFRAME: return hash_frames(python, NT_PYTHON_CFRAME, frame);
-  default: return hash_frames(python, NT_PYTHON_DIRECT, frame);
-  }
 }
 
 uint32_t nt_python_stack(uint16_t *flags) {

@@ -96,6 +96,10 @@ static void lay_out(struct nt_area_header *h, uint64_t bytes) {
   h->gpu_mark_size = sizeof(struct nt_gpu_mark);
   h->gpu_mark_count = GPU_MARKS;
   h->gpu_mark_offset = place(&end, (uint64_t)h->gpu_mark_size * h->gpu_mark_count);
+  h->code_size = small ? NT_CODES_BYTES / 8 : NT_CODES_BYTES;
+  h->code_offset = place(&end, h->code_size);
+  h->stack_size = (small ? NT_STACK_NODES / 8 : NT_STACK_NODES) * sizeof(struct nt_stack_node);
+  h->stack_offset = place(&end, h->stack_size);
   h->spool_size = small ? SPOOL_MIN : SPOOL_MAX;
   h->spool_offset = place(&end, h->spool_size);
   uint64_t left = bytes > end ? (bytes - end) / NT_CHUNK_BYTES : 0;
@@ -114,6 +118,10 @@ static void set_pointers(struct nt_area *area) {
   area->chunks = (struct nt_chunk *)(void *)(base + h->chunk_offset);
   area->gpu_streams = (struct nt_gpu_stream *)(void *)(base + h->gpu_stream_offset);
   area->gpu_mark_ring = (struct nt_gpu_mark *)(void *)(base + h->gpu_mark_offset);
+  if (h->code_size && h->stack_size) {
+    area->codes = (struct nt_code_region *)(void *)(base + h->code_offset);
+    area->stacks = (struct nt_stack_region *)(void *)(base + h->stack_offset);
+  }
   area->evidence = (char *)(base + h->evidence_offset);
   area->spool = base + h->spool_offset;
   area->mapped = h->total_size;
@@ -196,6 +204,11 @@ static int map_file(const struct nt_area_header *h, struct nt_area *out) {
   memcpy(map, h, sizeof(*h));
   out->header = map;
   set_pointers(out);
+  atomic_store_explicit(&out->codes->used, sizeof(*out->codes), memory_order_relaxed);
+  out->codes->size = h->code_size;
+  atomic_store_explicit(&out->stacks->used, 1, memory_order_relaxed);
+  out->stacks->count =
+      (uint32_t)((h->stack_size - sizeof(*out->stacks)) / sizeof(struct nt_stack_node));
   memcpy(out->header->magic, NT_AREA_MAGIC, 8);
   return 0;
 }
@@ -229,6 +242,15 @@ static int region_ok(uint64_t total, uint64_t offset, uint64_t size, uint64_t co
          offset + size * count <= total;
 }
 
+static int stacks_ok(const struct nt_area_header *h) {
+  if (!h->code_size && !h->stack_size)
+    return 1;
+  return h->code_size >= sizeof(struct nt_code_region) &&
+         h->stack_size >= sizeof(struct nt_stack_region) &&
+         region_ok(h->total_size, h->code_offset, 1, h->code_size, 1) &&
+         region_ok(h->total_size, h->stack_offset, 1, h->stack_size, 1);
+}
+
 /* Every size that set_pointers and the readers rely on. */
 static int check_header(const struct nt_area_header *h, uint64_t file_size) {
   if (memcmp(h->magic, NT_AREA_MAGIC, 8) != 0)
@@ -250,7 +272,7 @@ static int check_header(const struct nt_area_header *h, uint64_t file_size) {
                  sizeof(struct nt_gpu_mark)) ||
       !region_ok(total, h->chunk_offset, h->chunk_size, h->chunk_count, NT_CHUNK_BYTES) ||
       !region_ok(total, h->evidence_offset, 1, h->evidence_size, 1) ||
-      !region_ok(total, h->spool_offset, 1, h->spool_size, 1))
+      !region_ok(total, h->spool_offset, 1, h->spool_size, 1) || !stacks_ok(h))
     return -NT_ERR_CORRUPT;
   return 0;
 }

@@ -21,6 +21,7 @@
 
 #include "trace/gpu_area.h"
 #include "trace/record.h"
+#include "trace/stack_area.h"
 
 #define NT_AREA_MAGIC "NCCLAREA"
 #define NT_AREA_MAJOR 1
@@ -236,6 +237,9 @@ struct nt_area_header {
   uint32_t gpu_mark_offset, gpu_mark_size, gpu_mark_count;
   _Atomic uint64_t gpu_marks;        /* marks written so far; the last gpu_mark_count are there */
   _Atomic uint64_t gpu_heartbeat_ns; /* CLOCK_REALTIME of the gpu thread's last look, 0: no such thread */
+  /* Python stacks, stack_area.h; all 0 where there are none */
+  uint32_t code_offset, code_size;
+  uint32_t stack_offset, stack_size;
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
 
@@ -251,6 +255,8 @@ struct nt_area {
   struct nt_chunk *chunks;
   struct nt_gpu_stream *gpu_streams;
   struct nt_gpu_mark *gpu_mark_ring;
+  struct nt_code_region *codes;   /* of header->code_size bytes, NULL if there is none */
+  struct nt_stack_region *stacks; /* of header->stack_size bytes, NULL likewise */
   char *evidence;
   unsigned char *spool;
   uint64_t mapped; /* bytes */

@@ -356,8 +356,8 @@ static int write_out(struct nt_drain *drain, enum nt_drain_how how) {
     const int state = write_state(drain);
     rc = rc ? rc : state;
   }
-  if (stall && !rc) {
-    drain->stalled = true;
+  if ((stall || how == NT_DRAIN_FLUSH) && !rc) {
+    drain->stalled = drain->stalled || stall;
     rc = nt_trace_file_sync(&drain->file);
     if (rc)
       count_error(drain);
@@ -378,6 +378,9 @@ int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how) {
     nt_drain_free_chunks(drain);
   if (moved >= 0 && !drain->foreign)
     nt_drain_endings(drain, !drain->waiting_since);
+  if (!drain->file.evidence_version && drain->now >= drain->retry &&
+      atomic_load_explicit(&drain->area->header->evidence_length, memory_order_acquire))
+    nt_drain_evidence(drain);
   const int rc = write_out(drain, how);
   return moved < 0 ? moved : rc ? rc : moved;
 }

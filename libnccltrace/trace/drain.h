@@ -32,11 +32,11 @@ int nt_drain_open(struct nt_area *area, const struct nt_drain_config *config, st
 
 enum nt_drain_how {
   NT_DRAIN_LAZY,  /* a frame only when 4096 records wait or the oldest has waited a second */
-  NT_DRAIN_FLUSH, /* everything closed goes to the file now */
-  NT_DRAIN_FINAL, /* the same, open records and the state slot included: the process is gone or going */
+  NT_DRAIN_FLUSH, /* everything closed goes to the file now, and is synced */
+  NT_DRAIN_FINAL, /* the same without the sync: the process is gone or going, and must not wait */
 };
 
-/* One tick. Returns the records moved, or a negative enum nt_err (the job never notices; the area's
+/* One tick; it writes the evidence too while the file has none. Returns the records moved, or a negative enum nt_err (the job never notices; the area's
  * write_errors and last_errno are updated). */
 int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how);
 

@@ -49,11 +49,7 @@ static bool drain_dead(struct nt_area *area) {
     return false;
   if (nt_drain_open(area, NULL, &drain, &err))
     return false;
-  bool whole = true;
-  if (drain->file.evidence_version == 0 &&
-      atomic_load_explicit(&area->header->evidence_length, memory_order_relaxed))
-    whole = nt_drain_evidence(drain) == 0;
-  whole = nt_drain_tick(drain, NT_DRAIN_FINAL) >= 0 && whole;
+  const bool whole = nt_drain_tick(drain, NT_DRAIN_FINAL) >= 0;
   nt_drain_close(drain, true);
   return whole;
 }

@@ -22,22 +22,47 @@ void nt_area_copy_free(struct nt_area_copy *copy) {
   memset(copy, 0, sizeof *copy);
 }
 
+static bool snapshot(const struct nt_chunk *chunk, struct nt_chunk_copy *out) {
+  for (int tries = 0; tries < 3; tries++)
+    if (nt_ring_snapshot(chunk, 0, out))
+      return out->published != 0;
+  return false;
+}
+
+static bool is_behind(const struct nt_chunk_copy *chunks, uint32_t count,
+                      const struct nt_chunk_copy *copy) {
+  for (uint32_t i = 0; i < count; i++)
+    if (chunks[i].thread == copy->thread && chunks[i].serial > copy->serial)
+      return true;
+  return false;
+}
+
+/*
+ * Chunks are copied one after the other while their threads go on, so a chunk may be seen half full, or
+ * free, and its successor with records that are later than all it lacks. So there is a second round: what
+ * is behind a chunk of the first has been finished meanwhile and is copied again. If it has been drained
+ * and freed as well, its records are in the spool or the file, which are read after this.
+ */
 static int copy_chunks(const struct nt_area *area, struct nt_area_copy *out) {
   const uint32_t count = area->header->chunk_count;
-  uint32_t room = 0;
+  /* A chunk and, were it given to another thread between the rounds, its second contents. */
+  out->chunks = malloc(((size_t)count * 2 + 1) * sizeof *out->chunks);
+  if (!out->chunks)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < count; i++)
+    out->chunk_count += snapshot(&area->chunks[i], &out->chunks[out->chunk_count]);
+  const uint32_t first_round = out->chunk_count;
   for (uint32_t i = 0; i < count; i++) {
-    if (out->chunk_count == room) {
-      room = room ? room * 2 : 16;
-      struct nt_chunk_copy *grown = realloc(out->chunks, room * sizeof *grown);
-      if (!grown)
-        return -NT_ERR_MEMORY;
-      out->chunks = grown;
-    }
     struct nt_chunk_copy *copy = &out->chunks[out->chunk_count];
-    bool whole = false;
-    for (int tries = 0; tries < 3 && !whole; tries++)
-      whole = nt_ring_snapshot(&area->chunks[i], 0, copy);
-    out->chunk_count += whole && copy->published;
+    if (!snapshot(&area->chunks[i], copy) || !is_behind(out->chunks, first_round, copy))
+      continue;
+    uint32_t same = 0;
+    while (same < first_round && out->chunks[same].serial != copy->serial)
+      same++;
+    if (same < first_round)
+      out->chunks[same] = *copy;
+    else
+      out->chunk_count++;
   }
   return 0;
 }

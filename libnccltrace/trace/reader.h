@@ -98,6 +98,12 @@ const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i);
  * negative enum nt_err. */
 int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struct nt_error *err);
 
+/* One frame of a Python stack. Text as the program has it (escape it); `line` 0: not known. */
+struct nt_stack_frame {
+  const char *file, *function;
+  int line;
+};
+
 /* Live areas and left-over areas of this user on this node: calls fn(path, ctx) for each *.area file. */
 int nt_area_each(int (*fn)(const char *path, void *ctx), void *ctx);
 

@@ -21,8 +21,7 @@
 #include <stdint.h>
 
 #define NT_CODES_BYTES (384u * 1024) /* some 500 functions, by far most of it line tables */
-#define NT_STACK_NODES (16u * 1024)  /* 256 KiB */
-#define NT_STACKS_BYTES ((uint32_t)(64 + 16 * NT_STACK_NODES))
+#define NT_STACK_NODES (16u * 1024)  /* 256 KiB, the header included */
 #define NT_STACK_FRAMES 64 /* the innermost frames of a stack that are kept */
 #define NT_CODE_UNIT 8
 
@@ -34,8 +33,8 @@ struct nt_code_region {
 };
 _Static_assert(sizeof(struct nt_code_region) == 64, "code region layout");
 
-#define NT_CODE_NO_LINES 0x0001 /* the line table found no room */
-#define NT_CODE_CUT 0x0002      /* file, function or table were longer than what is kept */
+#define NT_CODE_NO_LINES 0x0001 /* the line table found no room, and no part of it is kept */
+#define NT_CODE_CUT 0x0002      /* of file or function only the end is kept */
 
 /* Then, without terminators: file, function (UTF-8), line table; then zeros to a multiple of 8. */
 struct nt_code_entry {

@@ -132,7 +132,7 @@ static void fill(struct pattern *p) {
 
 static double seconds(void) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now); /* a shared machine must not decide */
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 

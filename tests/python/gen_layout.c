@@ -56,7 +56,7 @@ static void put_frame(void) {
   PUT(frame_back, frame_type, f_back);
   PUT(frame_code, frame_type, f_code);
   PUT(frame_at, frame_type, f_lasti);
-  printf(" .frame_size = %zu,", offsetof(frame_type, f_localsplus));
+  printf(" .frame_size = %zu,", sizeof(frame_type));
 #endif
 }
 

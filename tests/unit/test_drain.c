@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "nccl/nccl_api.h"
+#include "trace/drain_parts.h"
 #include "trace_fixture.h"
 
 static int begin(void **state) {
@@ -368,6 +369,49 @@ static void the_spool_of_a_killed_writer_is_not_written_twice(void **state) {
   fixture_expect(file, 0, 1, 701, true);
 }
 
+static void a_shared_file_system_is_spared(void **state) {
+  struct fixture *f = *state;
+  struct stat before, after;
+  fixture_area(f, 1 << 20);
+  fixture_drain(f, 8 << 20);
+  f->drain->file.network = true;
+  fixture_calls(f, 100);
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_FLUSH), 100);
+  assert_int_equal(stat(f->area.header->file_path, &before), 0);
+  /* Several frames' worth, in small portions: all of it waits in the spool. */
+  uint32_t total = 100;
+  for (int i = 0; i < 20; i++, total += 1500) {
+    fixture_calls(f, 1500);
+    assert_true(nt_drain_tick(f->drain, NT_DRAIN_LAZY) >= 0);
+  }
+  assert_int_equal(stat(f->area.header->file_path, &after), 0);
+  assert_int_equal(after.st_size, before.st_size);
+  assert_true(atomic_load(&f->area.header->spool_used) > 0);
+  /* A reader on the node has them nevertheless. */
+  fixture_expect(f->area.header->file_path, 0, 1, total, false);
+  fixture_expect(f->area.path, 0, 1, total, false);
+  /* The calls stop: after a while everything is written, once. */
+  f->drain->active -= 6 * UINT64_C(1000000000);
+  f->drain->waiting_since = 1;
+  assert_true(nt_drain_tick(f->drain, NT_DRAIN_LAZY) >= 0);
+  f->drain->active -= 6 * UINT64_C(1000000000);
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_LAZY), 0);
+  assert_int_equal(atomic_load(&f->area.header->spool_used), 0);
+  fixture_expect(f->area.header->file_path, NT_OPEN_NO_AREA, 1, total, false);
+  /* A full spool is written too. */
+  for (int i = 0; i < 400; i++) {
+    for (int k = 0; k < 500; k++) {
+      const struct nt_record record = {
+          .enter = fixture_random(), .send = fixture_random(), .comm = 1, .fn = 30};
+      fixture_record(f, &record);
+    }
+    assert_true(nt_drain_tick(f->drain, NT_DRAIN_LAZY) >= 0);
+  }
+  assert_int_equal(atomic_load(&f->area.header->lost), 0);
+  assert_int_equal(stat(f->area.header->file_path, &after), 0);
+  assert_true(after.st_size > before.st_size + (1 << 20));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
@@ -387,6 +431,7 @@ int main(void) {
       TEST(a_thread_that_died_in_a_call_is_drained),
       TEST(a_full_disk_is_counted_and_survived),
       TEST(a_ring_without_a_disk_loses_the_oldest_and_says_so),
+      TEST(a_shared_file_system_is_spared),
       TEST(the_spool_of_a_killed_writer_is_not_written_twice),
   };
   return cmocka_run_group_tests_name("drain", tests, NULL, NULL);

@@ -304,8 +304,8 @@ int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
   uint32_t count = status ? 0 : list_voters(joint, divergence, voters), votes = 0;
   for (enum nt_field field = after + 1; field < NT_FIELD_LIMIT && count; field++) {
     for (uint32_t i = 0; i < count; i++)
-      values[i] = field_value(
-          nt_member_call(job, &joint->members[voters[i]], divergence->position), field);
+      values[i] =
+          field_value(nt_member_call(job, &joint->members[voters[i]], divergence->position), field);
     uint64_t common = most_frequent(values, count, &vote->decided, &votes);
     if (votes == count)
       continue;

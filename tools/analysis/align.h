@@ -33,7 +33,7 @@ struct nt_deviation {
 struct nt_vote {
   enum nt_field field; /* NT_FIELD_NONE: they agree on everything */
   bool decided;        /* one value has more voters than any other */
-  uint32_t *minority;  /* members with another value; all that differ from each other if undecided */
+  uint32_t *minority; /* members with another value; all that differ from each other if undecided */
   uint32_t minority_count;
 };
 

@@ -8,19 +8,23 @@
 #include "nccl/nccl_api.h"
 
 static const char *const next_steps[NT_CLASS_LIMIT][3] = {
-    [NT_CLASS_DEAD] = {"look for the cause in the log of that process, in dmesg (OOM killer, Xid) and in "
-                       "the scheduler's records of its node",
-                       "the other ranks are innocent: they wait until they are ended"},
-    [NT_CLASS_LEFT] = {"find out why it had less to do: uneven data, an early stop or a return that the "
-                       "other ranks did not take",
-                       "let all ranks agree on the number of steps, or join uneven inputs"},
+    [NT_CLASS_DEAD] =
+        {"look for the cause in the log of that process, in dmesg (OOM killer, Xid) and in "
+         "the scheduler's records of its node",
+         "the other ranks are innocent: they wait until they are ended"},
+    [NT_CLASS_LEFT] =
+        {"find out why it had less to do: uneven data, an early stop or a return that the "
+         "other ranks did not take",
+         "let all ranks agree on the number of steps, or join uneven inputs"},
     [NT_CLASS_ERROR] = {"run that rank with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
                         "check the arguments of the call named above"},
-    [NT_CLASS_INIT] = {"compare how the ranks named above come to unique id, rank and size",
-                       "check that every rank reaches this creation, and all creations in one order"},
-    [NT_CLASS_MISSING] = {"look at what that rank does instead: its stack (py-spy dump --pid) and the "
-                          "branch that leads past this call",
-                          "a condition that differs between ranks must be agreed upon first"},
+    [NT_CLASS_INIT] =
+        {"compare how the ranks named above come to unique id, rank and size",
+         "check that every rank reaches this creation, and all creations in one order"},
+    [NT_CLASS_MISSING] =
+        {"look at what that rank does instead: its stack (py-spy dump --pid) and the "
+         "branch that leads past this call",
+         "a condition that differs between ranks must be agreed upon first"},
     [NT_CLASS_EXTRA] = {"find the branch in which only that rank makes this call",
                         "a collective in a rank-dependent branch must be made by all or by none"},
     [NT_CLASS_ORDER] = {"make all ranks issue these operations in one order",
@@ -49,8 +53,8 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
                       inquiry->job->places[culprit->rank][call->view].joint);
     culprit->last = strdup(text);
-    culprit->since_ns = call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns
-                                                                               : call->enter_ns;
+    culprit->since_ns =
+        call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
   if (fate->kind != NT_FATE_ALIVE)
     culprit->since_ns = fate->ns;

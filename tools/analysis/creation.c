@@ -210,8 +210,8 @@ static int find_missing(const struct nt_job *job, struct nt_creation *creation) 
     for (int32_t w = 0; w < creation->size && w < (int32_t)NT_RANK_MAX && !status; w++)
       if (!nt_rank_set_has(&present, (uint32_t)w))
         status = nt_rank_set_add(missing, (uint32_t)w);
-    creation->missing_known = nt_rank_set_count(missing) + creation->creator_count ==
-                              (uint32_t)creation->size;
+    creation->missing_known =
+        nt_rank_set_count(missing) + creation->creator_count == (uint32_t)creation->size;
   } else if (!status) {
     creation->missing_known = nt_identify_absent(job, joint, NULL, missing);
   }

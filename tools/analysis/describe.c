@@ -36,7 +36,9 @@ char *nt_describe_joint(char *out, size_t size, const struct nt_job *job, uint32
   uint32_t n = joint->ordinal;
   if (n > 1)
     snprintf(ordinal, sizeof ordinal, "%u%s ", n,
-             suffixes[n % 100 >= 11 && n % 100 <= 13 ? 0 : n % 10 <= 3 ? n % 10 : 0]);
+             suffixes[n % 100 >= 11 && n % 100 <= 13 ? 0
+                      : n % 10 <= 3                  ? n % 10
+                                                     : 0]);
   snprintf(out, size, "the %scommunicator of %s", ordinal,
            nt_describe_ranks(ranks, sizeof ranks, &joint->worlds));
   return out;

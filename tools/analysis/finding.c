@@ -9,12 +9,18 @@
 
 const char *nt_class_name(enum nt_class class) {
   static const char *const names[NT_CLASS_LIMIT] = {
-      [NT_CLASS_CONSISTENT] = "consistent", [NT_CLASS_DEAD] = "dead",
-      [NT_CLASS_LEFT] = "left",             [NT_CLASS_ERROR] = "error",
-      [NT_CLASS_INIT] = "init",             [NT_CLASS_MISSING] = "missing",
-      [NT_CLASS_EXTRA] = "extra",           [NT_CLASS_ORDER] = "order",
-      [NT_CLASS_MISMATCH] = "mismatch",     [NT_CLASS_P2P] = "p2p",
-      [NT_CLASS_CYCLE] = "cycle",           [NT_CLASS_UNDECIDED] = "undecided",
+      [NT_CLASS_CONSISTENT] = "consistent",
+      [NT_CLASS_DEAD] = "dead",
+      [NT_CLASS_LEFT] = "left",
+      [NT_CLASS_ERROR] = "error",
+      [NT_CLASS_INIT] = "init",
+      [NT_CLASS_MISSING] = "missing",
+      [NT_CLASS_EXTRA] = "extra",
+      [NT_CLASS_ORDER] = "order",
+      [NT_CLASS_MISMATCH] = "mismatch",
+      [NT_CLASS_P2P] = "p2p",
+      [NT_CLASS_CYCLE] = "cycle",
+      [NT_CLASS_UNDECIDED] = "undecided",
   };
   return names[class];
 }

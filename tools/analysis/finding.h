@@ -35,9 +35,9 @@ void nt_lines_add(struct nt_lines *lines, const char *format, ...)
 void nt_lines_free(struct nt_lines *lines);
 
 struct nt_culprit {
-  uint32_t rank;  /* index into the model, NT_NONE without a trace */
+  uint32_t rank; /* index into the model, NT_NONE without a trace */
   int32_t world;
-  char *last;     /* its last call, NULL if none */
+  char *last;       /* its last call, NULL if none */
   int64_t since_ns; /* since when it has been as it is, 0 if not known */
 };
 

@@ -15,7 +15,8 @@ static uint32_t repeated(const uint64_t *sequence, uint32_t count, uint32_t leas
   uint32_t low = count > PAST ? count - PAST : 0;
   for (uint32_t end = count - 1; end > low && end < count; end--) {
     uint32_t length = 0;
-    while (length < SUFFIX && length < end && sequence[end - 1 - length] == sequence[count - 1 - length])
+    while (length < SUFFIX && length < end &&
+           sequence[end - 1 - length] == sequence[count - 1 - length])
       length++;
     if (length > best_length) {
       best_length = length;
@@ -83,8 +84,8 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
     return NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns ||
-        call->enter_ns >= before_ns || !nt_call_counts(call))
+    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || call->enter_ns >= before_ns ||
+        !nt_call_counts(call))
       continue;
     uint32_t joint = job->places[rank][call->view].joint;
     if (joint != NT_NONE && nt_fn_is_collective(call->fn))

@@ -42,7 +42,8 @@ bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
   return false;
 }
 
-static int64_t entered(const struct nt_job *job, const struct nt_member *member, uint32_t position) {
+static int64_t entered(const struct nt_job *job, const struct nt_member *member,
+                       uint32_t position) {
   const struct nt_model_call *call = nt_member_call(job, member, position);
   return call ? call->enter_ns : 0;
 }
@@ -99,12 +100,29 @@ static bool waited_in_joint(const struct search *s, const struct nt_place place,
   return false;
 }
 
+/* Calls in which the host waits for what other ranks do. */
+static bool waits_for_others(enum nt_shape shape) {
+  switch (shape) {
+  case NT_SHAPE_COLL:
+  case NT_SHAPE_COLL_P2P:
+  case NT_SHAPE_SEND:
+  case NT_SHAPE_RECV:
+  case NT_SHAPE_GROUP_END:
+  case NT_SHAPE_COMM_INIT:
+  case NT_SHAPE_COMM_SPLIT:
+  case NT_SHAPE_COMM_SHRINK:
+  case NT_SHAPE_COMM_GROW:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
 static bool waited_in_call(const struct nt_model_rank *rank, int64_t ns) {
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    enum nt_shape shape = nt_fn_shape(call->fn);
-    if (shape == NT_SHAPE_COMM_ABORT || shape == NT_SHAPE_COMM_END)
+    if (!waits_for_others(nt_fn_shape(call->fn)))
       continue;
     if (call->enter_ns <= ns - WAIT_NS && (!call->exit_ns || call->exit_ns >= ns) &&
         !(call->flags & NT_CALL_ABANDONED))

@@ -33,8 +33,8 @@ enum nt_freeze_why {
 
 struct nt_freeze {
   enum nt_freeze_why why;
-  int64_t ns; /* INT64_MAX for NEVER */
-  uint32_t rank; /* whose; NT_NONE for NEVER */
+  int64_t ns;            /* INT64_MAX for NEVER */
+  uint32_t rank;         /* whose; NT_NONE for NEVER */
   struct nt_fate *fates; /* by rank, as they stood then */
 };
 

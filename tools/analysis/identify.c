@@ -239,7 +239,8 @@ static bool absent_by_count(const struct nt_job *job, const struct nt_joint *joi
     return false;
   if (joint->size != job->model->expected)
     return false;
-  for (uint32_t w = nt_rank_set_next(without, 0); w < NT_RANK_MAX; w = nt_rank_set_next(without, w + 1))
+  for (uint32_t w = nt_rank_set_next(without, 0); w < NT_RANK_MAX;
+       w = nt_rank_set_next(without, w + 1))
     if (nt_rank_set_add(out, w) < 0)
       return false;
   return true;

@@ -17,14 +17,15 @@ struct nt_member {
   uint32_t view;
   int32_t comm_rank;
   /* filled by nt_sequences_build */
-  uint32_t called;  /* position of its last collective, 0 if none */
-  uint32_t first;   /* first position whose call is known; called + 1 if none is */
-  uint32_t *call;   /* index into the rank's calls by position - first, NT_NONE for a gap */
-  uint64_t *sig;    /* signature, 0 for a gap */
+  uint32_t called;      /* position of its last collective, 0 if none */
+  uint32_t first;       /* first position whose call is known; called + 1 if none is */
+  uint32_t *call;       /* index into the rank's calls by position - first, NT_NONE for a gap */
+  uint64_t *sig;        /* signature, 0 for a gap */
   uint32_t create_call; /* the init call that made the view, NT_NONE */
-  uint32_t splits;  /* ordinal of its last split of this communicator */
+  uint32_t splits;      /* ordinal of its last split of this communicator */
   uint32_t split_call;
-  int64_t ended_ns; /* when it entered the first abort, revoke, finalize or destroy; 0 if it did not */
+  int64_t
+      ended_ns; /* when it entered the first abort, revoke, finalize or destroy; 0 if it did not */
   uint8_t ended_fn;
 };
 
@@ -34,10 +35,10 @@ struct nt_joint {
   uint32_t ordinal; /* among the joints with exactly these members, from 1 */
   int32_t size;     /* as far as known */
   uint16_t origin;
-  uint32_t parent;    /* index of a joint, NT_NONE */
-  uint32_t absent;    /* members without a trace; an upper bound unless size_known */
-  bool size_known;    /* false: a split of a communicator with absent members */
-  bool absent_known;  /* absent_worlds names all of them */
+  uint32_t parent;           /* index of a joint, NT_NONE */
+  uint32_t absent;           /* members without a trace; an upper bound unless size_known */
+  bool size_known;           /* false: a split of a communicator with absent members */
+  bool absent_known;         /* absent_worlds names all of them */
   struct nt_rank_set worlds; /* members with a trace, and those absent that are known */
   struct nt_rank_set absent_worlds;
   struct nt_member *members; /* by communicator rank */
@@ -54,8 +55,8 @@ struct nt_job {
   struct nt_joint *joints;
   uint32_t joint_count;
   struct nt_place **places; /* by rank and view */
-  int64_t cut_ns;           /* calls that began later are not looked at; INT64_MAX: none are left out */
-  uint32_t unknown_views;   /* their creation was not seen */
+  int64_t cut_ns; /* calls that began later are not looked at; INT64_MAX: none are left out */
+  uint32_t unknown_views; /* their creation was not seen */
 };
 
 /* Joins the views. Returns 0 or a negative enum nt_err; free the job either way. */

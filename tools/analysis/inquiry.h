@@ -39,6 +39,7 @@ int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
 int nt_judge_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
+int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);

@@ -7,14 +7,17 @@
 #include "nccl/nccl_api.h"
 
 /* Deviations with the same story are one finding. */
-static bool same_story(const struct nt_inquiry *inquiry, const struct nt_joint *joint, uint32_t position,
-                       const struct nt_deviation *a, const struct nt_deviation *b) {
+static bool same_story(const struct nt_inquiry *inquiry, const struct nt_joint *joint,
+                       uint32_t position, const struct nt_deviation *a,
+                       const struct nt_deviation *b) {
   if (a->edit.how != b->edit.how)
     return false;
   if (a->edit.how != NT_EDIT_EXTRA)
     return true;
-  const struct nt_model_call *x = nt_member_call(inquiry->job, &joint->members[a->member], position);
-  const struct nt_model_call *y = nt_member_call(inquiry->job, &joint->members[b->member], position);
+  const struct nt_model_call *x =
+      nt_member_call(inquiry->job, &joint->members[a->member], position);
+  const struct nt_model_call *y =
+      nt_member_call(inquiry->job, &joint->members[b->member], position);
   return x && y && nt_fn_canonical(x->fn) == nt_fn_canonical(y->fn);
 }
 
@@ -76,9 +79,9 @@ static void say_story(struct nt_finding *finding, const struct nt_deviation *dev
   char waiting[NT_DESCRIBE + 64];
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
   if (!decided) {
-    nt_finding_say(finding, "%s and %s differ from %s on%s%s; neither side is in the majority",
-                   agreeing, who, place,
-                   finding->class == NT_CLASS_ORDER ? ", in the order of their calls" : "", waiting);
+    nt_finding_say(
+        finding, "%s and %s differ from %s on%s%s; neither side is in the majority", agreeing, who,
+        place, finding->class == NT_CLASS_ORDER ? ", in the order of their calls" : "", waiting);
     return;
   }
   switch (finding->class) {
@@ -128,7 +131,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
       nt_member_call(inquiry->job, &joint->members[named], divergence->position);
   finding->fn = call ? call->fn : 0;
   finding->seq = divergence->position;
-  finding->confidence = !divergence->decided                                ? NT_UNDECIDED
+  finding->confidence = !divergence->decided ? NT_UNDECIDED
                         : story->foretold || divergence->agreeing * 2 <= divergence->voters
                             ? NT_LIKELY
                             : NT_CERTAIN;
@@ -177,71 +180,80 @@ static int fill_vote(struct nt_inquiry *inquiry, const struct nt_divergence *div
   return status;
 }
 
-/* One finding for each field that has a minority of its own. */
+/* One call of those with the common value, and of each that differs, up to eight. */
+static int say_votes(struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
+                     struct nt_finding *finding, const struct nt_rank_set *minority) {
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  bool told = false;
+  int status = 0;
+  for (uint32_t i = 0; i < joint->member_count && finding->evidence.count < 8 && !status; i++) {
+    struct nt_rank_set one = {0};
+    int32_t world = nt_member_rank(inquiry->job, &joint->members[i])->world;
+    bool differs = world >= 0 && nt_rank_set_has(minority, (uint32_t)world);
+    if ((!differs && told) ||
+        !nt_member_call(inquiry->job, &joint->members[i], divergence->position))
+      continue;
+    told |= !differs;
+    status = nt_finding_add(inquiry->job, &one, joint->members[i].rank);
+    say_call(inquiry, finding, finding->joint, i, divergence->position, &one);
+    nt_rank_set_free(&one);
+  }
+  return status;
+}
+
+static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt_vote *vote,
+                     struct nt_rank_set *told) {
+  const struct nt_divergence *divergence = &inquiry->divergences[index];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index);
+  struct nt_rank_set minority = {0};
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->field = nt_field_name(vote->field);
+  finding->seq = divergence->position;
+  finding->confidence = vote->decided ? NT_CERTAIN : NT_UNDECIDED;
+  int status = fill_vote(inquiry, divergence, vote, finding, &minority);
+  if (!status)
+    status = fill_waiting(inquiry, finding, divergence, true);
+  char place[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
+  nt_describe_ranks(who, sizeof who, &minority);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (vote->decided && vote->field == NT_FIELD_CALL)
+    nt_finding_say(finding, "%s made another call where the other members called %s%s", who, place,
+                   waiting);
+  else if (vote->decided)
+    nt_finding_say(finding, "%s called %s with another %s than the other members%s", who, place,
+                   finding->field, waiting);
+  else
+    nt_finding_say(finding, "%s differ in the %s of %s; no value has a majority%s", who,
+                   finding->field, place, waiting);
+  if (!status)
+    status = say_votes(inquiry, divergence, finding, &minority);
+  for (uint32_t w = nt_rank_set_next(&minority, 0); w < NT_RANK_MAX && !status;
+       w = nt_rank_set_next(&minority, w + 1))
+    status = nt_rank_set_add(told, w);
+  nt_rank_set_free(&minority);
+  return status;
+}
+
+/* One finding for each field that has a minority of its own; one undecided field says it all. */
 static int judge_changed(struct nt_inquiry *inquiry, uint32_t index) {
   const struct nt_divergence *divergence = &inquiry->divergences[index];
   const struct nt_joint *joint = &inquiry->job->joints[index];
   struct nt_rank_set told = {0};
-  int status = 0;
   enum nt_field after = NT_FIELD_NONE;
-  while (!status) {
+  int status = 0;
+  while (!status && after < NT_FIELD_LIMIT - 1) {
     struct nt_vote vote;
-    status = nt_align_vote(inquiry->job, joint, divergence, after, &vote);
     bool fresh = false;
+    status = nt_align_vote(inquiry->job, joint, divergence, after, &vote);
     for (uint32_t i = 0; i < vote.minority_count && !status; i++) {
       int32_t world = nt_member_rank(inquiry->job, &joint->members[vote.minority[i]])->world;
       fresh |= world < 0 || !nt_rank_set_has(&told, (uint32_t)world);
     }
-    enum nt_field field = vote.field;
-    if (status || field == NT_FIELD_NONE) {
-      free(vote.minority);
-      break;
-    }
-    after = field;
-    struct nt_finding *finding = fresh ? nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index) : NULL;
-    if (fresh && !finding)
-      status = -NT_ERR_MEMORY;
-    if (finding) {
-      struct nt_rank_set minority = {0}, others = {0};
-      finding->field = nt_field_name(field);
-      finding->seq = divergence->position;
-      finding->confidence = vote.decided ? NT_CERTAIN : NT_UNDECIDED;
-      status = fill_vote(inquiry, divergence, &vote, finding, &minority);
-      if (!status)
-        status = fill_waiting(inquiry, finding, divergence, true);
-      char place[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
-      nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
-      nt_describe_ranks(who, sizeof who, &minority);
-      nt_inquiry_waiting(waiting, sizeof waiting, finding);
-      if (vote.decided)
-        nt_finding_say(finding, "%s called %s with another %s than the other members%s", who, place,
-                       finding->field, waiting);
-      else
-        nt_finding_say(finding, "%s differ in the %s of %s; no value has a majority%s", who,
-                       finding->field, place, waiting);
-      for (uint32_t i = 0; i < joint->member_count && finding->evidence.count < 8 && !status; i++) {
-        struct nt_rank_set one = {0};
-        int32_t world = nt_member_rank(inquiry->job, &joint->members[i])->world;
-        bool differs = world >= 0 && nt_rank_set_has(&minority, (uint32_t)world);
-        if (!differs && nt_rank_set_count(&others))
-          continue;
-        if (!nt_member_call(inquiry->job, &joint->members[i], divergence->position))
-          continue;
-        if (!differs)
-          status = nt_finding_add(inquiry->job, &others, joint->members[i].rank);
-        if (!status)
-          status = nt_finding_add(inquiry->job, &one, joint->members[i].rank);
-        say_call(inquiry, finding, index, i, divergence->position, &one);
-        nt_rank_set_free(&one);
-      }
-      for (uint32_t w = nt_rank_set_next(&minority, 0); w < NT_RANK_MAX && !status && vote.decided;
-           w = nt_rank_set_next(&minority, w + 1))
-        status = nt_rank_set_add(&told, w);
-      nt_rank_set_free(&minority);
-      nt_rank_set_free(&others);
-      if (!vote.decided)
-        after = NT_FIELD_LIMIT - 1; /* one undecided field says it all */
-    }
+    if (!status && fresh)
+      status = tell_vote(inquiry, index, &vote, &told);
+    after = vote.field == NT_FIELD_NONE || !vote.decided ? NT_FIELD_LIMIT - 1 : vote.field;
     free(vote.minority);
   }
   nt_rank_set_free(&told);
@@ -259,12 +271,12 @@ static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
   finding->seq = divergence->hidden_low + 1;
   int32_t a = nt_member_rank(inquiry->job, &joint->members[divergence->reference])->world;
   int32_t b = nt_member_rank(inquiry->job, &joint->members[divergence->hidden_member])->world;
-  nt_finding_say(finding,
-                 "ranks %d and %d first differ on %s between operations #%u and #%u, and those calls "
-                 "are no longer in the traces",
-                 a < b ? a : b, a < b ? b : a,
-                 nt_describe_joint(label, sizeof label, inquiry->job, index),
-                 divergence->hidden_low + 1, divergence->hidden_high);
+  nt_finding_say(
+      finding,
+      "ranks %d and %d first differ on %s between operations #%u and #%u, and those calls "
+      "are no longer in the traces",
+      a < b ? a : b, a < b ? b : a, nt_describe_joint(label, sizeof label, inquiry->job, index),
+      divergence->hidden_low + 1, divergence->hidden_high);
   nt_lines_add(&finding->evidence, "running sums agree up to #%u and differ at #%u",
                divergence->hidden_low, divergence->hidden_high);
   return 0;

@@ -86,14 +86,16 @@ int nt_judge_errors(struct nt_inquiry *inquiry) {
     if (place == joint && nt_fn_canonical(own->fn) == nt_fn_canonical(cause->fn))
       status = nt_finding_add(inquiry->job, &finding->blame, r);
     if (finding->evidence.count < 16)
-      nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s", nt_time_short(time, own->enter_ns),
-                   model->ranks[r].world, name ? name : "an unknown error",
+      nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s",
+                   nt_time_short(time, own->enter_ns), model->ranks[r].world,
+                   name ? name : "an unknown error",
                    nt_describe_call(text, sizeof text, inquiry->job, r, call));
   }
   char who[NT_DESCRIBE], place[NT_DESCRIBE];
   const char *name = nt_result_name(error_in(cause));
-  nt_finding_say(finding, "%s got %s from %s", nt_describe_ranks(who, sizeof who, &finding->blame),
-                 name ? name : "an error",
-                 nt_describe_place(place, sizeof place, inquiry->job, cause->fn, cause->seq, joint));
+  nt_finding_say(
+      finding, "%s got %s from %s", nt_describe_ranks(who, sizeof who, &finding->blame),
+      name ? name : "an error",
+      nt_describe_place(place, sizeof place, inquiry->job, cause->fn, cause->seq, joint));
   return status;
 }

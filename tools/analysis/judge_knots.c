@@ -97,10 +97,7 @@ static enum nt_class classify(const struct knot *knot) {
     creation |= stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
     one &= stuck->joint == stuck_at(knot, 0)->joint;
   }
-  return messages   ? NT_CLASS_P2P
-         : creation ? NT_CLASS_INIT
-         : one      ? NT_CLASS_ORDER
-                    : NT_CLASS_CYCLE;
+  return messages ? NT_CLASS_P2P : creation ? NT_CLASS_INIT : one ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
 static void say_knot(const struct knot *knot, struct nt_finding *finding) {

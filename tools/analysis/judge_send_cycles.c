@@ -28,7 +28,7 @@ static uint32_t last_send(const struct nt_inquiry *inquiry, uint32_t r) {
     return NT_NONE;
   const struct nt_model_call *call = &rank->calls[last];
   int64_t now = inquiry->freeze->ns < inquiry->job->model->now_ns ? inquiry->freeze->ns
-                                                                   : inquiry->job->model->now_ns;
+                                                                  : inquiry->job->model->now_ns;
   bool fits = nt_fn_shape(call->fn) == NT_SHAPE_SEND && !call->group && !rank->moved &&
               nt_call_counts(call) && nt_call_bytes(call) > UNBUFFERED_BYTES &&
               now - call->enter_ns >= OLD_NS && inquiry->freeze->fates[r].kind == NT_FATE_ALIVE;
@@ -52,11 +52,12 @@ static void find_next(const struct nt_inquiry *inquiry, const uint32_t *sends, u
   }
 }
 
-static int tell(struct nt_inquiry *inquiry, const uint32_t *sends, const uint32_t *next, uint32_t start) {
+static int tell(struct nt_inquiry *inquiry, const uint32_t *sends, const uint32_t *next,
+                uint32_t start) {
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[start];
   const struct nt_model_call *call = &rank->calls[sends[start]];
-  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P,
-                                              inquiry->job->places[start][call->view].joint);
+  struct nt_finding *finding =
+      nt_inquiry_add(inquiry, NT_CLASS_P2P, inquiry->job->places[start][call->view].joint);
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->fn = call->fn;

@@ -64,7 +64,8 @@ static int weight(const struct nt_stuck *stuck) {
 }
 
 /* Of the operations that wait for one rank, the one it would have called next. */
-static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames, uint32_t count) {
+static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
+                          uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
   uint32_t best = 0;
   for (uint32_t i = 1; i < count; i++) {
@@ -74,7 +75,8 @@ static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *
   }
   uint32_t *joints = malloc(count * sizeof *joints);
   for (uint32_t i = 0; joints && i < count; i++)
-    joints[i] = list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
+    joints[i] =
+        list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
   if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
     uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count);
     best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
@@ -147,14 +149,16 @@ static void say_error(struct nt_inquiry *inquiry, struct nt_finding *finding, ui
   uint32_t index = nt_error_of(inquiry, rank);
   const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[index];
   char text[NT_DESCRIBE], time[NT_TIME_TEXT];
-  const char *name = nt_result_name(
-      nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR ? (int)call->count : call->result);
-  nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s", nt_time_short(time, call->enter_ns),
-               inquiry->job->model->ranks[rank].world, name ? name : "an unknown error",
+  const char *name = nt_result_name(nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR ? (int)call->count
+                                                                                  : call->result);
+  nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s",
+               nt_time_short(time, call->enter_ns), inquiry->job->model->ranks[rank].world,
+               name ? name : "an unknown error",
                nt_describe_call(text, sizeof text, inquiry->job, rank, index));
 }
 
-static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding, const struct blame *blame) {
+static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                     const struct blame *blame) {
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[blame->rank];
   const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
@@ -190,7 +194,8 @@ static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
 }
 
 /* Among calls that look alike, the buffers may tell which one was skipped. */
-static void refine(struct nt_inquiry *inquiry, struct nt_finding *finding, const struct blame *blame) {
+static void refine(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                   const struct blame *blame) {
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   const struct nt_member *laggard = NULL, *reference = NULL;
@@ -277,8 +282,7 @@ static bool told_already(const struct nt_inquiry *inquiry, const struct nt_findi
 static int judge_ranks(struct nt_inquiry *inquiry) {
   uint32_t count, before = inquiry->verdict->count;
   struct blame *blames = list_blames(inquiry, &count);
-  uint32_t *by_stuck =
-      calloc((size_t)inquiry->waits.count * NT_CLASS_LIMIT + 1, sizeof *by_stuck);
+  uint32_t *by_stuck = calloc((size_t)inquiry->waits.count * NT_CLASS_LIMIT + 1, sizeof *by_stuck);
   uint32_t *stuck_of = calloc((size_t)count + before + 1, sizeof *stuck_of);
   int status = blames && by_stuck && stuck_of ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0, n; i < count && !status; i += n) {
@@ -320,8 +324,7 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
       [NT_CREATION_REFUSED] = "NCCL returned an error",
   };
   const struct nt_creation *creation = &inquiry->creations.list[stuck->item];
-  enum nt_class class =
-      creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
+  enum nt_class class = creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
   struct nt_finding *finding = nt_inquiry_add(inquiry, class, stuck->joint);
   char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
   if (!finding)
@@ -382,10 +385,11 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
     nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
   else
     snprintf(who, sizeof who, "up to %u members", joint->absent);
-  nt_finding_say(finding,
-                 "all members with a trace wait in %s; whether %s without a trace called it cannot be "
-                 "told",
-                 place, who);
+  nt_finding_say(
+      finding,
+      "all members with a trace wait in %s; whether %s without a trace called it cannot be "
+      "told",
+      place, who);
   nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
   if (stuck->waiter_count)
     nt_lines_add(&finding->evidence, "%s",

@@ -49,15 +49,15 @@ struct nt_model_call {
   int32_t peer;
   uint8_t fn, dtype, op, result;
   uint16_t flags;
-  uint8_t progress;     /* enum nt_progress */
-  bool pending;         /* in a group that was not ended: NCCL has not begun it */
+  uint8_t progress; /* enum nt_progress */
+  bool pending;     /* in a group that was not ended: NCCL has not begun it */
 };
 
 struct nt_model_view {
   uint8_t id[16], parent_id[16], uid_hash[16];
-  uint32_t number;  /* in this process */
-  int32_t rank;     /* in the communicator, -1 while not known (split) */
-  int32_t nranks;   /* -1 while not known (split) */
+  uint32_t number; /* in this process */
+  int32_t rank;    /* in the communicator, -1 while not known (split) */
+  int32_t nranks;  /* -1 while not known (split) */
   int32_t color, key, device;
   uint32_t parent_rank;
   uint32_t ordinal; /* use of the unique id, or split of the parent */
@@ -80,7 +80,8 @@ struct nt_model_rank {
   enum nt_process_state state;
   int exit_code;
   int64_t started_ns, last_beat_ns, exit_ns;
-  int64_t gone_ns; /* last sign of life that others noted of a process that vanished; 0 if none did */
+  int64_t
+      gone_ns; /* last sign of life that others noted of a process that vanished; 0 if none did */
   bool live;
   bool moved; /* it made a call between two looks at a live job */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;

@@ -21,7 +21,8 @@ struct nt_p2p_end {
 struct nt_p2p {
   struct nt_p2p_end *ends; /* all up to the cut, sorted by queue, position and direction */
   uint32_t count;
-  uint32_t *unmatched; /* indices of ends without counterpart whose partner has a trace that would show it */
+  uint32_t *
+      unmatched; /* indices of ends without counterpart whose partner has a trace that would show it */
   uint32_t unmatched_count;
   uint32_t *uneven; /* indices of sends whose receive, the next end, has another size */
   uint32_t uneven_count;

@@ -85,7 +85,8 @@ static int make_window(const struct nt_job *job, struct nt_member *member) {
   bool gone = rank->lost || rank->overwritten;
   if (job->cut_ns == INT64_MAX && gone && view->collectives > member->called)
     member->called = view->collectives;
-  if (!member->first || (uint64_t)member->called - member->first >= (uint64_t)rank->call_count + MAX_GAPS)
+  if (!member->first ||
+      (uint64_t)member->called - member->first >= (uint64_t)rank->call_count + MAX_GAPS)
     member->first = member->called + 1;
   size_t count = member->called + 1 - member->first;
   member->call = malloc((count ? count : 1) * sizeof *member->call);

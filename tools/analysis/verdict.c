@@ -52,8 +52,8 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   out[0] = '\0';
   if (count && finding->since_ns)
     snprintf(out, size, "; %s %s in it since %s",
-             nt_describe_ranks(ranks, sizeof ranks, &finding->waiting), count == 1 ? "waits" : "wait",
-             nt_time_short(time, finding->since_ns));
+             nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
+             count == 1 ? "waits" : "wait", nt_time_short(time, finding->since_ns));
   else if (count)
     snprintf(out, size, "; %s %s in it", nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
              count == 1 ? "waits" : "wait");
@@ -208,6 +208,8 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_messages(inquiry);
   if (!status)
     status = nt_judge_send_cycles(inquiry);
+  if (!status)
+    status = nt_judge_deaths(inquiry);
   if (!status)
     status = nt_judge_errors(inquiry);
   if (!status)

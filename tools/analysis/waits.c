@@ -9,7 +9,10 @@
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
+/* A live rank that is behind for less may be on its way. Of one that has ended it is known that it never
+ * called; the shorter time allows for ranks that were not quite in step when they were ended. */
 #define YOUNG_NS INT64_C(1000000000)
+#define YOUNG_ENDED_NS INT64_C(300000000)
 /* Calls or time after a difference that show that it did not stop the job. */
 #define PASSED_CALLS 16
 #define PASSED_NS INT64_C(1000000000)
@@ -83,14 +86,16 @@ static void note_waiter(struct finder *f, struct nt_stuck *stuck, uint32_t rank,
 /* A live job: those that are behind may just be on their way. */
 static void judge_movement(struct finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
-  bool all_alive = !stuck->leaver_count, moved = false;
+  bool all_alive = !stuck->leaver_count, moved = false, live = false;
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {
     const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
     all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
                  rank->state != NT_PROCESS_EXITED;
     moved |= rank->moved;
+    live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
   }
-  stuck->moving = moved || (all_alive && stuck->since_ns && now - stuck->since_ns < YOUNG_NS);
+  int64_t young = live ? YOUNG_NS : YOUNG_ENDED_NS;
+  stuck->moving = moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
 }
 
 /* The last thing that the rank did on any communicator, up to the cut. */
@@ -107,15 +112,19 @@ static int64_t last_call_ns(const struct nt_job *job, uint32_t index) {
 /* Only members without a trace can be behind. That holds the others if it is the last thing they did; where
  * one has gone on, the operation is taken as finished. Returns false if so. */
 static bool judge_blind(struct finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+  bool live = false;
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     const struct nt_model_call *call = nt_member_call(f->job, member, member->called);
     if (!call || last_call_ns(f->job, member->rank) > call->enter_ns)
       return false;
-    stuck->moving |= nt_member_rank(f->job, member)->moved;
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    stuck->moving |= rank->moved;
+    live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
   }
-  stuck->moving |= stuck->since_ns && now - stuck->since_ns < YOUNG_NS;
+  int64_t young = live ? YOUNG_NS : YOUNG_ENDED_NS;
+  stuck->moving |= stuck->since_ns && now - stuck->since_ns < young;
   return stuck->waiter_count > 0;
 }
 
@@ -145,7 +154,8 @@ static bool only_changed(const struct nt_divergence *divergence) {
   return true;
 }
 
-static int stuck_divergence(struct finder *f, uint32_t index, const struct nt_divergence *divergence) {
+static int stuck_divergence(struct finder *f, uint32_t index,
+                            const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   struct nt_stuck *stuck = add_stuck(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
@@ -164,7 +174,8 @@ static int stuck_divergence(struct finder *f, uint32_t index, const struct nt_di
   return 0;
 }
 
-static int stuck_collective(struct finder *f, uint32_t index, const struct nt_divergence *divergence) {
+static int stuck_collective(struct finder *f, uint32_t index,
+                            const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = joint->members[0].called, high = low;
   for (uint32_t i = 1; i < joint->member_count; i++) {
@@ -189,7 +200,8 @@ static int stuck_collective(struct finder *f, uint32_t index, const struct nt_di
       note_laggard(stuck, member);
       continue;
     }
-    uint32_t call = stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
+    uint32_t call =
+        stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
     if (call != NT_NONE)
       note_waiter(f, stuck, member->rank, call);
     else if (is_waiting(f, member->rank))
@@ -277,8 +289,8 @@ static int stuck_message(struct finder *f, const struct nt_p2p *p2p, uint32_t it
   if (partner)
     note_laggard(stuck, partner);
   stuck->absent = !partner;
-  stuck->soft = end->is_send && !stuck->open &&
-                nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
+  stuck->soft =
+      end->is_send && !stuck->open && nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
   judge_movement(f, stuck);
   return 0;
 }
@@ -287,7 +299,8 @@ static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
   return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
 }
 
-static int list_stuck(struct finder *f, const struct nt_p2p *p2p, const struct nt_creations *creations,
+static int list_stuck(struct finder *f, const struct nt_p2p *p2p,
+                      const struct nt_creations *creations,
                       const struct nt_divergence *divergences) {
   int status = 0;
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++) {
@@ -327,9 +340,9 @@ static bool loosen(struct nt_waits *waits) {
   return loosened;
 }
 
-int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze, const struct nt_p2p *p2p,
-                  const struct nt_creations *creations, const struct nt_divergence *divergences,
-                  struct nt_waits *out) {
+int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
+                  const struct nt_p2p *p2p, const struct nt_creations *creations,
+                  const struct nt_divergence *divergences, struct nt_waits *out) {
   struct finder f = {job, freeze, out};
   memset(out, 0, sizeof *out);
   int status = list_stuck(&f, p2p, creations, divergences);

@@ -36,13 +36,14 @@ struct nt_stuck {
   int64_t since_ns;
   uint32_t *waiters, waiter_count;   /* ranks (indices) that called */
   uint32_t *laggards, laggard_count; /* ranks with a trace that did not */
-  uint32_t *leavers, leaver_count;   /* of these, not among the laggards: those that left the communicator */
-  bool absent;   /* a member without a trace may be among those that did not */
-  bool open;     /* some waiter's host is inside the call */
-  bool soft;     /* a send that may have been buffered: the rank may have gone on */
-  bool moving;   /* those that are behind were seen to make calls, or it is too early to say */
-  bool excused;  /* `soft` or `moving`: not followed */
-  uint32_t knot; /* number of its strongly connected component */
+  uint32_t *leavers,
+      leaver_count; /* of these, not among the laggards: those that left the communicator */
+  bool absent;      /* a member without a trace may be among those that did not */
+  bool open;        /* some waiter's host is inside the call */
+  bool soft;        /* a send that may have been buffered: the rank may have gone on */
+  bool moving;      /* those that are behind were seen to make calls, or it is too early to say */
+  bool excused;     /* `soft` or `moving`: not followed */
+  uint32_t knot;    /* number of its strongly connected component */
 };
 
 struct nt_waits {
@@ -55,9 +56,9 @@ struct nt_waits {
 };
 
 /* `divergences` by joint. Returns 0 or a negative enum nt_err; free the result either way. */
-int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze, const struct nt_p2p *p2p,
-                  const struct nt_creations *creations, const struct nt_divergence *divergences,
-                  struct nt_waits *out);
+int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
+                  const struct nt_p2p *p2p, const struct nt_creations *creations,
+                  const struct nt_divergence *divergences, struct nt_waits *out);
 void nt_waits_free(struct nt_waits *waits);
 
 #endif

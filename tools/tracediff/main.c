@@ -28,9 +28,11 @@ static const struct nt_option options[] = {
 static const struct nt_usage usage = {
     .tool = "tracediff",
     .synopsis = "[OPTION...] [FILE|DIR...]",
-    .summary = "Aligns the traces of all ranks of a job and says which rank, which call. A directory stands "
-               "for all *.trace files in it and for the running processes that write there; without an "
-               "argument it is ./nccltrace.",
+    .summary =
+        "Aligns the traces of all ranks of a job and says which rank, which call. A directory "
+        "stands "
+        "for all *.trace files in it and for the running processes that write there; without an "
+        "argument it is ./nccltrace.",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",

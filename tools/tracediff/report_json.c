@@ -64,7 +64,8 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "pid", rank ? json_integer(rank->pid) : json_null());
   json_object_set_new(value, "gpu", nt_json_text(rank ? rank->gpu : NULL));
   json_object_set_new(value, "pci", nt_json_text(rank ? rank->pci : NULL));
-  json_object_set_new(value, "state", rank ? json_string(state_name(rank)) : json_string("no trace"));
+  json_object_set_new(value, "state",
+                      rank ? json_string(state_name(rank)) : json_string("no trace"));
   json_object_set_new(value, "last", nt_json_text(culprit->last));
   json_object_set_new(value, "at", json_null());
   json_object_set_new(value, "now", json_null());
@@ -104,7 +105,8 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
   json_object_set_new(ranks, "missing", ranks_json(&verdict->missing));
   json_object_set_new(root, "ranks", ranks);
   json_object_set_new(root, "verdict", json_string(nt_class_name(nt_verdict_class(verdict))));
-  json_object_set_new(root, "since", nt_json_time(verdict->count ? verdict->findings[0].since_ns : 0));
+  json_object_set_new(root, "since",
+                      nt_json_time(verdict->count ? verdict->findings[0].since_ns : 0));
   for (uint32_t i = 0; i < verdict->count; i++)
     json_array_append_new(findings, finding_json(verdict, &verdict->findings[i]));
   json_object_set_new(root, "findings", findings);

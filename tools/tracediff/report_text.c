@@ -20,8 +20,8 @@ static void print_missing(const struct nt_verdict *verdict, bool color, FILE *ou
   char text[NT_DESCRIBE];
   uint32_t missing = nt_rank_set_count(&verdict->missing);
   if (missing)
-    fprintf(out, "%s%u of %d ranks %s no trace: %s%s\n", nt_style_text(color, NT_STYLE_WARN), missing,
-            verdict->job.model->expected, missing == 1 ? "has" : "have",
+    fprintf(out, "%s%u of %d ranks %s no trace: %s%s\n", nt_style_text(color, NT_STYLE_WARN),
+            missing, verdict->job.model->expected, missing == 1 ? "has" : "have",
             nt_rank_set_text(text, sizeof text, &verdict->missing),
             nt_style_text(color, NT_STYLE_PLAIN));
 }
@@ -31,7 +31,8 @@ static void print_notes(const struct nt_verdict *verdict, FILE *out) {
     print_line(out, "note: ", verdict->notes.line[i]);
 }
 
-static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit, FILE *out) {
+static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit,
+                          FILE *out) {
   char state[64], time[NT_TIME_TEXT];
   fprintf(out, "  rank %d: ", culprit->world);
   if (culprit->rank == NT_NONE) {
@@ -76,15 +77,16 @@ static void print_headline(const struct nt_finding *finding, bool color, FILE *o
   fputc('\n', out);
 }
 
-static void print_finding(const struct nt_verdict *verdict, const struct nt_finding *finding, bool color,
-                          FILE *out) {
+static void print_finding(const struct nt_verdict *verdict, const struct nt_finding *finding,
+                          bool color, FILE *out) {
   char text[NT_DESCRIBE], time[NT_TIME_TEXT];
   if (finding->joint != NT_NONE) {
     const struct nt_joint *joint = &verdict->job.joints[finding->joint];
     char label[NT_DESCRIBE];
     fprintf(out, "communicator: %s, ",
             nt_describe_joint(label, sizeof label, &verdict->job, finding->joint));
-    fprintf(out, "size %d, %s\n", joint->size, nt_describe_ranks(text, sizeof text, &joint->worlds));
+    fprintf(out, "size %d, %s\n", joint->size,
+            nt_describe_ranks(text, sizeof text, &joint->worlds));
   }
   if (nt_rank_set_count(&finding->blame) || finding->confidence == NT_UNDECIDED)
     fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
@@ -104,9 +106,10 @@ int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
   if (!verdict->count) {
     fprintf(out, "%sconsistent%s: %s\n", nt_style_text(color, NT_STYLE_GOOD),
             nt_style_text(color, NT_STYLE_PLAIN),
-            verdict->moving ? "no divergence, and the ranks that are behind still make calls or have been "
-                              "so for less than a second"
-                            : "nothing is outstanding, and the ranks' calls agree");
+            verdict->moving
+                ? "no divergence, and the ranks that are behind still make calls or have been "
+                  "so for less than a second"
+                : "nothing is outstanding, and the ranks' calls agree");
     print_missing(verdict, color, out);
     print_notes(verdict, out);
     return ferror(out) ? -1 : 0;

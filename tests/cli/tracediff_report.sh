@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tracediff's reports on traces of real runs on the simulator: text, JSON, and what does not matter.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+tracediff=$(realpath "${BUILD:-build}")/tracediff
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+check() { # NAME CONDITION-STATUS DETAIL
+  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
+}
+
+cat >"$work/late.scn" <<'SCN'
+title    Rank 2 does not call
+ranks    4
+timeout  2
+evidence kill
+comm A = init all
+repeat 3 {
+    allreduce A f32 1024 sum
+}
+sync
+on 2 spin
+allgather A f32 64
+sync
+SCN
+cat >"$work/fine.scn" <<'SCN'
+title    All is well
+ranks    2
+comm A = init all
+allreduce A f32 16 sum
+sync
+SCN
+tests/run-scenario --no-verdict --keep "$work/kept" "$work/late.scn" "$work/fine.scn" >"$work/log" 2>&1
+late=$work/kept/late/trace fine=$work/kept/fine/trace
+[ -e "$late/rank3.trace" ] && [ -e "$fine/rank1.trace" ]
+check "the runs leave traces" $? "$(cat "$work/log")"
+
+"$tracediff" "$fine" >"$work/out" 2>"$work/err"
+[ $? = 0 ] && grep -q '^consistent: ' "$work/out" && [ ! -s "$work/err" ]
+check "a job that agrees is consistent, status 0" $? "$(cat "$work/out" "$work/err")"
+
+"$tracediff" "$late" >"$work/out" 2>"$work/err"
+[ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'
+check "the first line is the verdict, status 1" $? "$(head -1 "$work/out")"
+grep -qE '^  rank 2: host .*, pid [0-9]+, .*last call AllReduce #3 on A, so since 20..-' "$work/out"
+check "the culprit is described" $? "$(cat "$work/out")"
+! grep -q "$(printf '\033')" "$work/out"
+check "no colours where there is no terminal" $? ""
+
+"$tracediff" --color=always "$late" | grep -q "$(printf '\033')"
+check "--color=always" $? ""
+
+"$tracediff" --json "$late" >"$work/a.json"
+python3 - "$work/a.json" <<'PY' >"$work/out" 2>&1
+import json, re, sys
+v = json.load(open(sys.argv[1]))
+assert list(v)[:7] == ["tool", "schema", "version", "ranks", "verdict", "since", "findings"], list(v)
+assert (v["tool"], v["schema"], v["verdict"]) == ("tracediff", 1, "missing")
+assert v["ranks"] == {"expected": 4, "present": "0-3", "missing": ""}, v["ranks"]
+assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ", v["since"])
+f = v["findings"][0]
+assert list(f) == ["class", "confidence", "comm", "op", "seq", "field", "blame", "waiting", "culprits",
+                   "summary", "evidence", "next"], list(f)
+assert list(f["comm"]) == ["id", "name", "ordinal", "size", "ranks"], f["comm"]
+assert (f["comm"]["name"], f["comm"]["ordinal"], f["comm"]["size"], f["comm"]["ranks"]) == ("A", 1, 4, "0-3")
+assert (f["op"], f["seq"], f["field"], f["blame"], f["waiting"]) == ("AllGather", 4, None, "2", "0-1,3")
+c = f["culprits"][0]
+assert list(c) == ["rank", "host", "pid", "gpu", "pci", "state", "last", "at", "now", "since"], list(c)
+assert c["last"] == "AllReduce #3 on A"
+assert v["warnings"] == []
+PY
+check "the JSON has the fields of schema 1" $? "$(cat "$work/out")"
+
+"$tracediff" --json "$late"/rank{3,1,0,2}.trace >"$work/b.json"
+cmp -s "$work/a.json" "$work/b.json"
+check "the order of files does not matter" $? "$(diff "$work/a.json" "$work/b.json")"
+
+head -c 100 "$late/rank0.trace" >"$work/cut.trace"
+"$tracediff" --json "$work/cut.trace" "$late" >"$work/b.json" 2>"$work/err"
+cmp -s "$work/a.json" "$work/b.json" && [ "$(grep -c '^tracediff: .*cut.trace: at byte ' "$work/err")" = 1 ]
+check "a bad file is named, the others are analysed" $? "$(cat "$work/err")"
+
+"$tracediff" "$late"/rank{0,1,2}.trace >"$work/out"
+sed -n 2p "$work/out" | grep -qx '1 of 4 ranks has no trace: 3'
+check "ranks without a trace stand in the second line" $? "$(cat "$work/out")"
+
+"$tracediff" "$late"/rank{0,1,3}.trace >"$work/out"
+[ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided (undecided): '
+check "what only a missing trace can tell is undecided" $? "$(head -1 "$work/out")"
