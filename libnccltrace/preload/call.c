@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "preload/call_parts.h"
+#include "preload/python_stack.h"
 
 void nt_call_abandon(struct nt_thread *thread) {
   thread->frame = 0;
@@ -34,7 +35,6 @@ struct nt_record *nt_record_start(struct nt_call *call) {
   record->count = 0;
   record->send = record->recv = 0;
   record->peer = -1;
-  record->stack = 0;
   record->launch = 0;
   record->comm = call->comm ? (uint16_t)call->comm->index : 0;
   record->stream = 0;
@@ -43,6 +43,7 @@ struct nt_record *nt_record_start(struct nt_call *call) {
   record->dtype = record->op = 255;
   record->result = NT_RESULT_OPEN;
   record->flags = 0;
+  record->stack = nt_python_stack(&record->flags);
   return record;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "preload/gpu_identity.h"
+#include "preload/python_layout.h"
 #include "preload/resolve.h"
 
 extern char **environ;
@@ -59,6 +60,7 @@ static const char *const forbidden[] = {"TOKEN", "SECRET", "PASSWORD", "CREDENTI
 
 static char environment[24 * 1024];
 static unsigned gpus_written, libraries_written;
+static bool python_written;
 
 struct text {
   char *at, *end;
@@ -211,6 +213,17 @@ static void put_libraries(struct text *out) {
   }
 }
 
+static void put_python(struct text *out, const struct nt_settings *settings) {
+  const char *version, *state;
+  python_written = !settings->python || nt_python_describe(&version, &state);
+  if (!settings->python) {
+    put(out, "python.stacks", "off: NCCLTRACE_PYTHON");
+  } else if (python_written) {
+    put(out, "python.version", "%s", version);
+    put(out, "python.stacks", "%s", state);
+  }
+}
+
 void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings) {
   struct nt_area_header *header = area->header;
   struct text out = {area->evidence, area->evidence + header->evidence_size};
@@ -224,6 +237,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put_program(&out);
   put_gpus(&out);
   put_libraries(&out);
+  put_python(&out, settings);
   put_machine(&out);
   put_interfaces(&out);
   size_t length = strlen(environment);
@@ -236,7 +250,9 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
 }
 
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings) {
-  if (!nt_gpu_at(gpus_written) && !nt_library_at(libraries_written))
+  const char *version, *state;
+  if (!nt_gpu_at(gpus_written) && !nt_library_at(libraries_written) &&
+      (python_written || !nt_python_describe(&version, &state)))
     return false;
   nt_evidence_write(area, settings);
   return true;

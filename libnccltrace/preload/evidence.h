@@ -14,7 +14,7 @@
  * be changed by the application at any later time. */
 void nt_evidence_capture_environment(void);
 
-/* Composes the text in the area. Helper thread. */
+/* Composes the text in the area: once before the helper starts, then in the helper thread. */
 void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings);
 
 /* Composes it again if GPUs or NCCL copies have become known since; true if so. */

@@ -194,7 +194,6 @@ static void *helper_main(void *unused) {
   bool locked = lock_area(area);
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
   beat(header);
-  nt_evidence_write(area, &settings);
   struct nt_drain *drain = open_file(area);
   char directory[256];
   bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;

@@ -20,6 +20,8 @@
 #include "preload/gpu_progress.h"
 #include "preload/helper.h"
 #include "preload/log.h"
+#include "preload/python_layout.h"
+#include "preload/python_stack.h"
 #include "preload/settings.h"
 #include "preload/world.h"
 
@@ -32,6 +34,7 @@ struct nt_guard *nt_guard = &never;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t tried_in; /* the process in which a start was tried last */
+static bool python_wanted;
 
 /* Returns false where the kernel cannot wipe a page at fork (before 4.14): then nothing is recorded, since a
  * child would write into its parent's area. */
@@ -70,6 +73,28 @@ static void at_exit(int code, void *unused) {
   nt_process_leaving(code);
 }
 
+/* Without memory for its tables there are no stacks, and the evidence lacks its line on them. */
+static void start_stacks(const struct nt_settings *settings) {
+  struct nt_area *area = &nt_process.area;
+  python_wanted = settings->python && nt_python_stack_start(area->codes, area->stacks) == 0;
+  if (python_wanted)
+    nt_python_find();
+  else
+    nt_python_stack_start(NULL, NULL);
+}
+
+/* A program may make its first communicator before it embeds an interpreter. */
+static void find_python_late(void) {
+  const char *version, *state;
+  int saved_errno = errno;
+  if (!python_wanted || nt_python_describe(&version, &state))
+    return;
+  pthread_mutex_lock(&lock);
+  nt_python_find();
+  pthread_mutex_unlock(&lock);
+  errno = saved_errno;
+}
+
 static void start(int rank, int nranks) {
   struct nt_settings settings;
   struct nt_world world;
@@ -91,6 +116,7 @@ static void start(int rank, int nranks) {
   nt_process.incarnation++;
   nt_comms_reset();
   nt_gpu_reset(settings.gpu);
+  start_stacks(&settings);
   fill_header(&world, rank, nranks);
   if (!nt_process.area.path[0])
     nt_complain(nt_process.area.header,
@@ -98,6 +124,7 @@ static void start(int rank, int nranks) {
                 "with the process",
                 directory);
   nt_evidence_capture_environment();
+  nt_evidence_write(&nt_process.area, &settings);
   /* The helper opens its own; the application's table is the application's. */
   close(nt_process.area.fd);
   nt_process.area.fd = -1;
@@ -113,8 +140,10 @@ static void start(int rank, int nranks) {
 }
 
 bool nt_process_start(int rank, int nranks) {
-  if (NT_LIKELY(nt_recording()))
+  if (NT_LIKELY(nt_recording())) {
+    find_python_late();
     return true;
+  }
   int saved_errno = errno;
   pid_t self = getpid();
   /* A child forked while another thread held the lock would wait for ever. */

@@ -10,7 +10,7 @@
 enum { DEFAULT_KEEP = 3 };
 #define DEFAULT_FILE_SIZE (UINT64_C(64) << 20)
 #define SMALLEST_FILE_SIZE (UINT64_C(2) << 20)
-#define DEFAULT_AREA_SIZE (UINT64_C(2) << 20)
+#define DEFAULT_AREA_SIZE (UINT64_C(2560) << 10)
 
 static bool is_off(const char *text) {
   return text && (!strcmp(text, "0") || !strcasecmp(text, "off") || !strcasecmp(text, "no"));
@@ -58,6 +58,7 @@ void nt_settings_read(struct nt_settings *out) {
   memset(out, 0, sizeof(*out));
   out->enabled = !is_off(getenv("NCCLTRACE"));
   out->gpu = !is_off(getenv("NCCLTRACE_GPU"));
+  out->python = !is_off(getenv("NCCLTRACE_PYTHON"));
   out->log = log && *log && !is_off(log);
   out->file_size = size_or("NCCLTRACE_SIZE", DEFAULT_FILE_SIZE, SMALLEST_FILE_SIZE);
   out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, UINT64_C(512) << 10);

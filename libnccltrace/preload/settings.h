@@ -12,6 +12,7 @@ struct nt_settings {
   char directory[768]; /* NCCLTRACE_DIR: where trace files go */
   bool directory_given;
   bool gpu;               /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
+  bool python;            /* NCCLTRACE_PYTHON: Python stacks of calls; off turns them off */
   uint64_t file_size;     /* NCCLTRACE_SIZE: bound of one trace file, bytes */
   uint64_t area_size;     /* NCCLTRACE_AREA: size of the live area, bytes */
   uint32_t keep_attempts; /* NCCLTRACE_KEEP: earlier attempts kept beside the first */

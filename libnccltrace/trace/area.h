@@ -17,6 +17,7 @@
 #define NT_AREA_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "trace/gpu_area.h"
@@ -284,6 +285,9 @@ int nt_area_directory(char *out, uint64_t size);
 /* Takes the lock that says "this process lives"; held through `fd` until the file table it is in
  * goes away. Returns 0, or NT_ERR_BUSY if another process holds it. */
 int nt_area_lock(int fd);
+
+/* The process that the area belongs to is seen alive in /proc: on this node, in this pid namespace. */
+bool nt_area_owner_lives(const struct nt_area *area);
 
 /* 1 if some process holds the lock, 0 if none, negative enum nt_err if it cannot be told. */
 int nt_area_is_locked(int fd);

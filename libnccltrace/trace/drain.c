@@ -142,9 +142,11 @@ static bool allocate(struct nt_drain *drain) {
   drain->streams = calloc(header->stream_count, sizeof *drain->streams);
   drain->threads = calloc(header->thread_count, sizeof *drain->threads);
   drain->endings = calloc(header->comm_count, sizeof *drain->endings);
+  drain->stacks = nt_stack_definer_new(drain->area);
   return drain->packer && drain->codec && drain->batch.calls && drain->batch.runs && drain->taken &&
          drain->waiting && drain->comm_numbers && drain->stream_numbers && drain->comms &&
-         drain->streams && drain->threads && drain->endings;
+         drain->streams && drain->threads && drain->endings &&
+         drain->stacks;
 }
 
 static void release(struct nt_drain *drain) {
@@ -159,6 +161,7 @@ static void release(struct nt_drain *drain) {
   free(drain->streams);
   free(drain->threads);
   free(drain->endings);
+  nt_stack_definer_free(drain->stacks);
   free(drain);
 }
 
@@ -378,6 +381,7 @@ int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how) {
     nt_drain_free_chunks(drain);
   if (moved >= 0 && !drain->foreign)
     nt_drain_endings(drain, !drain->waiting_since);
+  nt_drain_define_open(drain);
   if (!drain->file.evidence_version && drain->now >= drain->retry &&
       atomic_load_explicit(&drain->area->header->evidence_length, memory_order_acquire))
     nt_drain_evidence(drain);

@@ -67,7 +67,8 @@ static int collect(const char *path, unsigned grace_seconds) {
   int removed = 0;
   if (nt_area_open(path, 1, &area))
     return 0;
-  if (nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
+  /* A process whose helper could not get a lock is alive all the same. */
+  if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
       file.st_uid == geteuid()) {
     const bool drained = drain_dead(&area);
     if (drained || seconds_since_beat(&area, &file) >= grace_seconds)

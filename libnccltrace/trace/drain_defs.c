@@ -77,13 +77,59 @@ static int write_defs(struct nt_drain *drain, const struct nt_buffer *payload, u
   return nt_frame_write(drain->packer, &frame, NULL, 0, payload->data, payload->length, frames);
 }
 
+/* Of spool and segment, what frames of stacks may take. */
+static uint64_t stacks_limit(const struct nt_drain *drain) {
+  const uint64_t spool = drain->area->header->spool_size;
+  const uint64_t segment = drain->file.layout.segment_size;
+  return (spool < segment ? spool : segment) / 4;
+}
+
+static int define_stacks(struct nt_drain *drain, struct nt_buffer *frames) {
+  for (uint32_t i = 0; i < drain->batch.call_count; i++)
+    nt_stack_definer_want(drain->stacks, drain->file.epoch, drain->batch.calls[i].record.stack);
+  return nt_stack_definer_write(drain->stacks, drain->packer, stacks_limit(drain), frames);
+}
+
+/* A look at records that change meanwhile: a wrong id is as good as none. */
+static void want_open(struct nt_drain *drain) {
+  const struct nt_area *area = drain->area;
+  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+    const struct nt_chunk *chunk = &area->chunks[i];
+    const uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
+    const uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
+    if (closed < published && published <= NT_CHUNK_RECORDS)
+      nt_stack_definer_want(drain->stacks, drain->file.epoch, chunk->records[published - 1].stack);
+  }
+}
+
+int nt_drain_define_open(struct nt_drain *drain) {
+  struct nt_buffer frames = {0};
+  int rc;
+  if (!drain->area->stacks)
+    return 0;
+  do {
+    frames.length = 0;
+    want_open(drain);
+    rc = nt_stack_definer_write(drain->stacks, drain->packer, stacks_limit(drain), &frames);
+    if (rc || !frames.length)
+      break;
+    rc = nt_drain_make_room(drain, frames.length);
+    if (rc)
+      nt_drain_undefine(drain);
+    else
+      nt_drain_spool(drain, &frames, 0);
+  } while (rc == 1);
+  free(frames.data);
+  return rc;
+}
+
 int nt_drain_define(struct nt_drain *drain, struct nt_buffer *frames) {
   struct nt_buffer payload = {0};
   const uint32_t entries = define_comms(drain, &payload) + define_streams(drain, &payload) +
                            define_threads(drain, &payload);
   int rc = entries ? write_defs(drain, &payload, entries, frames) : 0;
   free(payload.data);
-  return rc;
+  return rc ? rc : define_stacks(drain, frames);
 }
 
 void nt_drain_undefine(struct nt_drain *drain) {
@@ -91,6 +137,7 @@ void nt_drain_undefine(struct nt_drain *drain) {
   memset(drain->comms, 0, header->comm_count * sizeof *drain->comms);
   memset(drain->streams, 0, header->stream_count * sizeof *drain->streams);
   memset(drain->threads, 0, header->thread_count * sizeof *drain->threads);
+  nt_stack_definer_forget(drain->stacks);
 }
 
 /* ---- the end of a communicator ----------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include "trace/codec.h"
 #include "trace/drain.h"
+#include "trace/drain_stacks.h"
 #include "trace/ring.h"
 #include "trace/state_slot.h"
 #include "trace/trace_file.h"
@@ -45,6 +46,7 @@ struct nt_drain {
   uint32_t *stream_numbers;
   struct nt_defined *comms, *streams, *threads; /* by slot */
   struct nt_ending *endings;                    /* by communicator slot */
+  struct nt_stack_definer *stacks;
   uint64_t spool_calls;
   /* CLOCK_MONOTONIC, ns */
   uint64_t now, waiting_since, active, stated, retry, synced;
@@ -61,6 +63,9 @@ void nt_drain_free_chunks(struct nt_drain *drain);
 /* drain_defs.c: appends a DEFS frame with what the batch refers to and the segment lacks. When the frame
  * does not make it into the spool, nt_drain_undefine must be called. */
 int nt_drain_define(struct nt_drain *drain, struct nt_buffer *frames);
+/* The same for stacks of calls that have not returned: the state refers to them. Puts its frames into the
+ * spool itself. */
+int nt_drain_define_open(struct nt_drain *drain);
 /* Nothing counts as defined any more: definitions are repeated when next needed. */
 void nt_drain_undefine(struct nt_drain *drain);
 /* Slots of ended communicators; `full`: everything closed before this tick is drained. */

@@ -10,7 +10,8 @@ struct nt_stack_definer {
   const struct nt_area *area;
   uint64_t epoch;
   uint32_t node_count, code_count; /* ids that the regions have room for */
-  uint64_t *nodes, *codes;         /* bits: defined, or wanted and on the list */
+  uint64_t *nodes, *codes;         /* bits: defined; nodes also: wanted and on the list */
+  uint64_t *trial;                 /* codes, once the frames being made are written */
   uint32_t *wanted;                /* nodes; codes follow from them */
   uint32_t wanted_count;
 };
@@ -34,8 +35,9 @@ struct nt_stack_definer *nt_stack_definer_new(const struct nt_area *area) {
   }
   definer->nodes = calloc(definer->node_count / 64 + 1, sizeof *definer->nodes);
   definer->codes = calloc(definer->code_count / 64 + 1, sizeof *definer->codes);
+  definer->trial = calloc(definer->code_count / 64 + 1, sizeof *definer->trial);
   definer->wanted = calloc(definer->node_count + 1, sizeof *definer->wanted);
-  if (definer->nodes && definer->codes && definer->wanted)
+  if (definer->nodes && definer->codes && definer->trial && definer->wanted)
     return definer;
   nt_stack_definer_free(definer);
   return NULL;
@@ -46,6 +48,7 @@ void nt_stack_definer_free(struct nt_stack_definer *definer) {
     return;
   free(definer->nodes);
   free(definer->codes);
+  free(definer->trial);
   free(definer->wanted);
   free(definer);
 }
@@ -111,9 +114,8 @@ struct payloads {
   uint32_t code_count, node_count;
 };
 
-/* Fills both from the list; `lines`: with line tables. Codes are marked in `codes`. */
-static void gather(const struct nt_stack_definer *definer, bool lines, uint64_t *codes,
-                   struct payloads *out) {
+/* Fills both from the list; `lines`: with line tables. */
+static void gather(const struct nt_stack_definer *definer, bool lines, struct payloads *out) {
   const struct nt_area *area = definer->area;
   for (uint32_t i = 0; i < definer->wanted_count; i++) {
     struct nt_stack_node node;
@@ -123,10 +125,10 @@ static void gather(const struct nt_stack_definer *definer, bool lines, uint64_t 
       continue;
     add_node(&out->nodes, definer->wanted[i], &node);
     out->node_count++;
-    if (node.code >= definer->code_count || has_bit(codes, node.code) ||
+    if (node.code >= definer->code_count || has_bit(definer->trial, node.code) ||
         !nt_stack_code_at(area->codes, area->header->code_size, node.code, &entry, &bytes))
       continue;
-    set_bit(codes, node.code);
+    set_bit(definer->trial, node.code);
     add_code(&out->codes, node.code, &entry, bytes, lines);
     out->code_count++;
   }
@@ -141,24 +143,17 @@ static int write_frame(struct nt_packer *packer, uint64_t epoch, uint16_t type, 
                : 0;
 }
 
-static int try_write(const struct nt_stack_definer *definer, struct nt_packer *packer, bool lines,
+static int try_write(struct nt_stack_definer *definer, struct nt_packer *packer, bool lines,
                      struct nt_buffer *frames) {
   struct payloads payloads = {0};
-  const size_t size = (definer->code_count / 64 + 1) * sizeof *definer->codes;
-  uint64_t *codes = malloc(size);
-  int rc = codes ? 0 : -NT_ERR_MEMORY;
-  if (!rc) {
-    memcpy(codes, definer->codes, size);
-    gather(definer, lines, codes, &payloads);
-    rc = write_frame(packer, definer->epoch, NT_FRAME_CODES, payloads.code_count, &payloads.codes,
-                     frames);
-  }
+  memcpy(definer->trial, definer->codes,
+         (definer->code_count / 64 + 1) * sizeof *definer->codes);
+  gather(definer, lines, &payloads);
+  int rc = write_frame(packer, definer->epoch, NT_FRAME_CODES, payloads.code_count,
+                       &payloads.codes, frames);
   if (!rc)
     rc = write_frame(packer, definer->epoch, NT_FRAME_STACKS, payloads.node_count,
                      &payloads.nodes, frames);
-  if (!rc)
-    memcpy(definer->codes, codes, size);
-  free(codes);
   free(payloads.codes.data);
   free(payloads.nodes.data);
   return rc;
@@ -167,28 +162,23 @@ static int try_write(const struct nt_stack_definer *definer, struct nt_packer *p
 int nt_stack_definer_write(struct nt_stack_definer *definer, struct nt_packer *packer,
                            uint64_t limit, struct nt_buffer *frames) {
   const size_t before = frames->length;
-  int rc = 0;
   if (!definer->wanted_count)
     return 0;
+  /* A parent's id is the smaller one, so it comes first. */
   qsort(definer->wanted, definer->wanted_count, sizeof *definer->wanted, by_id);
-  uint64_t *undefined = NULL;
-  const size_t size = (definer->code_count / 64 + 1) * sizeof *definer->codes;
-  undefined = malloc(size);
-  if (!undefined)
-    return -NT_ERR_MEMORY;
-  memcpy(undefined, definer->codes, size);
-  for (int lines = 1; lines >= 0; lines--) {
-    rc = try_write(definer, packer, lines, frames);
-    if (!rc && frames->length - before <= limit)
-      break;
+  int rc = try_write(definer, packer, true, frames);
+  if (!rc && frames->length - before > limit) {
     frames->length = before;
-    if (rc)
-      break;
-    memcpy(definer->codes, undefined, size);
+    rc = try_write(definer, packer, false, frames);
   }
-  free(undefined);
+  if (rc || frames->length - before > limit)
+    frames->length = before;
   definer->wanted_count = 0;
-  if (rc)
+  if (rc) {
     nt_stack_definer_forget(definer);
-  return rc;
+    return rc;
+  }
+  memcpy(definer->codes, definer->trial,
+         (definer->code_count / 64 + 1) * sizeof *definer->codes);
+  return 0;
 }

@@ -76,7 +76,9 @@ enum nt_frame_type {
   NT_FRAME_SEGMENT = 3,  /* entries: the first frame of a segment */
   NT_FRAME_DEFS = 4,     /* entries: what later frames of the segment refer to */
   NT_FRAME_CALLS = 5,    /* columns, codec.h */
-  /* reserved: 6 stacks, 7 code objects, 8 GPU watermarks, 9 updates of calls, 10 dumps */
+  NT_FRAME_STACKS = 6,   /* nodes, stack_frames.h */
+  NT_FRAME_CODES = 7,    /* entries: code objects, stack_frames.h */
+  /* reserved: 8 GPU watermarks, 9 updates of calls, 10 dumps */
 };
 
 /* Entries of STATE, SEGMENT and DEFS payloads: a head of 8 bytes {u16 kind, u16 0, u32 length}, then
@@ -92,6 +94,7 @@ enum nt_entry_kind {
   NT_ENTRY_PROCESS = 6,  /* heartbeat, exit and counters, see NT_PROCESS_FIELD_* */
   NT_ENTRY_PEER = 7,     /* struct nt_peer_note */
   NT_ENTRY_POSITION = 8, /* u64 epoch of the current segment, u64 bytes used in it */
+  NT_ENTRY_GPU = 9,      /* how far a stream has come, see NT_GPU_FIELD_* */
 };
 #define NT_ENTRY_COMM_SIZE 1088
 #define NT_ENTRY_STREAM_SIZE 16
@@ -99,6 +102,18 @@ enum nt_entry_kind {
 #define NT_ENTRY_CLOCK_SIZE 48
 #define NT_ENTRY_PEER_SIZE 32
 #define NT_ENTRY_POSITION_SIZE 16
+
+/* Progress of a stream: gpu_area.h. */
+#define NT_GPU_FIELD_STREAM 0 /* number */
+#define NT_GPU_FIELD_ISSUED 4
+#define NT_GPU_FIELD_REACHED 8
+#define NT_GPU_FIELD_FINISHED 12
+#define NT_GPU_FIELD_FROZEN 16
+#define NT_GPU_FIELD_FROZEN_AFTER 20
+#define NT_GPU_FIELD_UNMARKED 24
+#define NT_GPU_FIELD_ERROR 28
+#define NT_GPU_FIELD_POLLED 32 /* ticks */
+#define NT_ENTRY_GPU_SIZE 40
 
 /* An open record: where it is, the numbers that its slots stood for, then struct nt_record. */
 #define NT_OPEN_SERIAL 0

@@ -14,7 +14,7 @@
 
 #include "trace/read_parts.h"
 
-static bool same_boot(const struct nt_super *identity) {
+static bool same_boot(const char *boot_id, size_t size) {
   char boot[64] = "";
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -23,12 +23,12 @@ static bool same_boot(const struct nt_super *identity) {
   close(fd);
   boot[got > 0 ? got : 0] = 0;
   boot[strcspn(boot, "\n")] = 0;
-  return boot[0] && !strncmp(boot, identity->boot_id, sizeof identity->boot_id);
+  return boot[0] && !strncmp(boot, boot_id, size);
 }
 
-static bool same_pid_namespace(const struct nt_super *identity) {
+static bool same_pid_namespace(uint64_t pid_ns) {
   struct stat own;
-  return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == identity->pid_ns;
+  return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == pid_ns;
 }
 
 /* The state letter of a process that has this pid and start time, 0 if there is none. */
@@ -72,8 +72,8 @@ static enum nt_process_state living_state(char letter) {
 static enum nt_process_state judge(const struct nt_trace *trace) {
   const struct nt_super *identity = &trace->identity;
   const struct nt_process_facts *facts = &trace->facts.process;
-  const bool here = same_boot(identity);
-  if (here && same_pid_namespace(identity)) {
+  const bool here = same_boot(identity->boot_id, sizeof identity->boot_id);
+  if (here && same_pid_namespace(identity->pid_ns)) {
     const char letter = proc_state(identity->pid, identity->start_time);
     if (letter)
       return living_state(letter);
@@ -85,6 +85,12 @@ static enum nt_process_state judge(const struct nt_trace *trace) {
   if (here || (trace->facts.has_process && facts->writer == NT_STATE_BY_OTHER))
     return NT_PROCESS_VANISHED;
   return NT_PROCESS_UNKNOWN;
+}
+
+bool nt_area_owner_lives(const struct nt_area *area) {
+  const struct nt_area_header *header = area->header;
+  return same_boot(header->boot_id, sizeof header->boot_id) &&
+         same_pid_namespace(header->pid_ns) && proc_state(header->pid, header->start_time) != 0;
 }
 
 static int64_t latest(int64_t a, int64_t b) {

@@ -185,6 +185,9 @@ int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super
     rc = copy_numbers(&area, &trace->area);
   if (!rc)
     rc = nt_area_facts(&area, &trace->facts);
+  if (!rc && area.stacks)
+    rc = nt_stack_table_area(&trace->stacks, area.codes, area.header->code_size, area.stacks,
+                             area.header->stack_size);
   if (rc) {
     nt_area_copy_free(&trace->area);
     rc = nt_refuse(err, -rc, 0, "out of memory");

@@ -264,15 +264,23 @@ static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx,
 static int take_definitions(const struct nt_frame *frame, const unsigned char *stored,
                             uint64_t offset, void *ctx) {
   struct nt_trace *trace = ctx;
-  if (frame->type != NT_FRAME_DEFS && frame->type != NT_FRAME_SEGMENT)
-    return 0;
   unsigned char *payload;
+  int rc;
+  if (frame->type != NT_FRAME_DEFS && frame->type != NT_FRAME_SEGMENT &&
+      frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES)
+    return 0;
   if (nt_frame_unpack(frame, stored, &payload)) {
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
             frame->epoch);
     return 0;
   }
-  if (nt_facts_merge(&trace->facts, payload, frame->raw))
+  if (frame->type == NT_FRAME_STACKS)
+    rc = nt_stack_table_nodes(&trace->stacks, payload, frame->raw);
+  else if (frame->type == NT_FRAME_CODES)
+    rc = nt_stack_table_codes(&trace->stacks, payload, frame->raw);
+  else
+    rc = nt_facts_merge(&trace->facts, payload, frame->raw);
+  if (rc)
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions end inside an entry",
             offset, frame->epoch);
   free(payload);

@@ -4,6 +4,7 @@
 #define NT_READ_PARTS_H
 
 #include "trace/codec.h"
+#include "trace/read_stacks.h"
 #include "trace/reader.h"
 #include "trace/ring.h"
 #include "trace/segment.h"
@@ -45,6 +46,7 @@ struct nt_trace {
   size_t line_count;
   char **warnings;
   size_t warning_count, warnings_dropped;
+  struct nt_stack_table stacks;
   struct nt_call *calls;
   size_t call_count;
   bool calls_loaded;

@@ -194,10 +194,15 @@ static void sort(struct nt_stack_table *table) {
     qsort(table->codes, table->code_count, sizeof *table->codes, by_id);
     size_t kept = 0;
     for (size_t i = 0; i < table->code_count; i++) {
-      if (kept && table->codes[kept - 1].id == table->codes[i].id)
-        free(table->codes[i].file);
-      else
+      struct nt_known_code *before = kept ? &table->codes[kept - 1] : NULL;
+      if (!before || before->id != table->codes[i].id) {
         table->codes[kept++] = table->codes[i];
+      } else if (before->flags & NT_CODE_NO_LINES) {
+        free(before->file);
+        *before = table->codes[i];
+      } else {
+        free(table->codes[i].file);
+      }
     }
     table->code_count = kept;
   }

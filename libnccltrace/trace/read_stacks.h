@@ -3,7 +3,7 @@
  * Stacks and code objects read back, from frames of a file and from the regions of an area.
  *
  * Ids are given once in the life of a process, so what different sources say of one id is the same, and
- * the first to say it is believed. Everything may be wrong: lengths are checked here, and a stack whose
+ * one with a line table is preferred. Everything may be wrong: lengths are checked here, and a stack whose
  * node or code is missing ends there.
  */
 #ifndef NT_READ_STACKS_H

@@ -232,6 +232,7 @@ void nt_trace_close(struct nt_trace *trace) {
   free(trace->evidence);
   free(trace->lines);
   free(trace->calls);
+  nt_stack_table_free(&trace->stacks);
   free(trace);
 }
 
@@ -278,6 +279,27 @@ const struct nt_trace_comm *nt_trace_comm_by_number(const struct nt_trace *trace
                                                                            : NULL;
 }
 
+size_t nt_trace_stream_count(const struct nt_trace *trace) {
+  return trace->facts.stream_count;
+}
+
+struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i) {
+  const struct nt_stream_facts *from = &trace->facts.streams[i];
+  return (struct nt_trace_stream){
+      .number = from->number,
+      .device = from->device,
+      .handle = from->handle,
+      .issued = from->gpu.issued,
+      .reached = from->gpu.reached,
+      .finished = from->gpu.finished,
+      .frozen = from->gpu.frozen,
+      .frozen_after = from->gpu.frozen_after,
+      .unmarked = from->gpu.unmarked,
+      .error = from->gpu.error,
+      .polled_ns = from->gpu.polled ? nt_read_time(trace, from->gpu.polled) : 0,
+  };
+}
+
 size_t nt_trace_peer_count(const struct nt_trace *trace) {
   return trace->facts.peer_count;
 }
@@ -292,6 +314,10 @@ size_t nt_trace_warning_count(const struct nt_trace *trace) {
 
 const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i) {
   return i < trace->warning_count ? trace->warnings[i] : NULL;
+}
+
+int nt_trace_stack(struct nt_trace *trace, uint32_t id, const struct nt_stack_frame **frames) {
+  return nt_stack_table_get(&trace->stacks, id, frames);
 }
 
 int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struct nt_error *err) {

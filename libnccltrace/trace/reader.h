@@ -71,6 +71,19 @@ struct nt_trace_comm {
   uint64_t sums[NT_SUM_LEVELS][NT_SUM_KEPT];
 };
 
+/*
+ * How far the GPU had come with one stream when the trace was taken. Launches up to `finished` are complete, up to
+ * `reached` have had their turn; both are lower bounds as of polled_ns. Launches in (frozen_after, frozen] were
+ * unfinished when a communicator was aborted: nothing can be said of them. polled_ns 0: nobody looked.
+ */
+struct nt_trace_stream {
+  uint32_t number;
+  int32_t device;
+  uint64_t handle;
+  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, error;
+  int64_t polled_ns;
+};
+
 /* A trace is opened from a rankN.trace file or from an area file; when it is a file of a process whose
  * area is on this node, both are joined (NT_OPEN_NO_AREA: not). Ownership of *out passes to the caller. On failure
  * returns a negative enum nt_err and fills err. Damage that loses only a part is not a failure: see
@@ -88,6 +101,8 @@ bool nt_trace_evidence_at(const struct nt_trace *trace, size_t i, const char **k
 size_t nt_trace_comm_count(const struct nt_trace *trace);
 const struct nt_trace_comm *nt_trace_comm_at(const struct nt_trace *trace, size_t i);
 const struct nt_trace_comm *nt_trace_comm_by_number(const struct nt_trace *trace, uint32_t number);
+size_t nt_trace_stream_count(const struct nt_trace *trace);
+struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i);
 size_t nt_trace_peer_count(const struct nt_trace *trace);
 const struct nt_peer_note *nt_trace_peer_at(const struct nt_trace *trace, size_t i);
 /* Damage that was skipped, one line each ("at byte 8192: frame checksum wrong, 312 bytes skipped"). */
@@ -103,6 +118,10 @@ struct nt_stack_frame {
   const char *file, *function;
   int line;
 };
+
+/* The Python stack with this id (nt_call.stack), innermost frame first; valid until the trace is closed.
+ * Returns the number of frames, 0 if the id is 0 or not known, -NT_ERR_MEMORY. */
+int nt_trace_stack(struct nt_trace *trace, uint32_t id, const struct nt_stack_frame **frames);
 
 /* Live areas and left-over areas of this user on this node: calls fn(path, ctx) for each *.area file. */
 int nt_area_each(int (*fn)(const char *path, void *ctx), void *ctx);

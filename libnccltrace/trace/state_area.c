@@ -50,6 +50,18 @@ bool nt_area_stream(const struct nt_area *area, uint32_t index, struct nt_stream
       .number = slot->number,
       .device = slot->device,
   };
+  if (index < area->header->gpu_stream_count) {
+    const struct nt_gpu_stream *gpu = &area->gpu_streams[index];
+    /* Finished before reached before issued: a copy never claims more than there is. */
+    out->gpu.polled = atomic_load_explicit(&gpu->polled, memory_order_acquire);
+    out->gpu.finished = atomic_load_explicit(&gpu->finished, memory_order_acquire);
+    out->gpu.reached = atomic_load_explicit(&gpu->reached, memory_order_acquire);
+    out->gpu.issued = atomic_load_explicit(&gpu->issued, memory_order_relaxed);
+    out->gpu.frozen = atomic_load_explicit(&gpu->frozen, memory_order_relaxed);
+    out->gpu.frozen_after = atomic_load_explicit(&gpu->frozen_after, memory_order_relaxed);
+    out->gpu.unmarked = atomic_load_explicit(&gpu->unmarked, memory_order_relaxed);
+    out->gpu.error = atomic_load_explicit(&gpu->error, memory_order_relaxed);
+  }
   return out->number != 0;
 }
 
@@ -164,6 +176,21 @@ static void add_process(struct nt_buffer *out, const struct nt_process_facts *fa
   nt_put_u32(at + NT_PROCESS_FIELD_WRITER, facts->writer);
 }
 
+static void add_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {
+  unsigned char *at = nt_entry_add(out, NT_ENTRY_GPU, NT_ENTRY_GPU_SIZE);
+  if (!at)
+    return;
+  nt_put_u32(at + NT_GPU_FIELD_STREAM, stream->number);
+  nt_put_u32(at + NT_GPU_FIELD_ISSUED, stream->gpu.issued);
+  nt_put_u32(at + NT_GPU_FIELD_REACHED, stream->gpu.reached);
+  nt_put_u32(at + NT_GPU_FIELD_FINISHED, stream->gpu.finished);
+  nt_put_u32(at + NT_GPU_FIELD_FROZEN, stream->gpu.frozen);
+  nt_put_u32(at + NT_GPU_FIELD_FROZEN_AFTER, stream->gpu.frozen_after);
+  nt_put_u32(at + NT_GPU_FIELD_UNMARKED, stream->gpu.unmarked);
+  nt_put_u32(at + NT_GPU_FIELD_ERROR, stream->gpu.error);
+  nt_put_u64(at + NT_GPU_FIELD_POLLED, stream->gpu.polled);
+}
+
 static uint32_t add_open_calls(const struct nt_area *area, struct nt_buffer *out) {
   uint32_t entries = 0;
   struct nt_chunk_copy copy;
@@ -207,8 +234,10 @@ int nt_state_write(const struct nt_area *area, uint32_t writer, uint64_t epoch, 
   *entries += add_open_calls(area, out);
   for (size_t i = 0; i < facts.comm_count; i++, ++*entries)
     nt_entry_comm(out, &facts.comms[i]);
-  for (size_t i = 0; i < facts.stream_count; i++, ++*entries)
+  for (size_t i = 0; i < facts.stream_count; i++, *entries += 2) {
     nt_entry_stream(out, &facts.streams[i]);
+    add_gpu(out, &facts.streams[i]);
+  }
   for (size_t i = 0; i < facts.thread_count; i++, ++*entries)
     nt_entry_thread(out, &facts.threads[i]);
   nt_facts_free(&facts);
@@ -220,6 +249,7 @@ int nt_state_write(const struct nt_area *area, uint32_t writer, uint64_t epoch, 
 uint64_t nt_state_bound(const struct nt_area_header *header) {
   const uint64_t entries = (uint64_t)header->comm_count * (NT_ENTRY_COMM_SIZE + NT_ENTRY_HEAD) +
                            (uint64_t)header->stream_count * (NT_ENTRY_STREAM_SIZE + NT_ENTRY_HEAD) +
+                           (uint64_t)header->stream_count * (NT_ENTRY_GPU_SIZE + NT_ENTRY_HEAD) +
                            (uint64_t)header->thread_count * (NT_ENTRY_THREAD_SIZE + NT_ENTRY_HEAD) +
                            (uint64_t)header->chunk_count * (NT_ENTRY_OPEN_SIZE + NT_ENTRY_HEAD) +
                            (uint64_t)NT_PEER_NOTES * (NT_ENTRY_PEER_SIZE + NT_ENTRY_HEAD);

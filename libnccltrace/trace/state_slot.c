@@ -85,7 +85,10 @@ int nt_facts_add_thread(struct nt_facts *facts, const struct nt_thread_facts *th
 int nt_facts_add_stream(struct nt_facts *facts, const struct nt_stream_facts *stream) {
   for (size_t i = facts->stream_count; i-- > 0;)
     if (facts->streams[i].number == stream->number) {
+      const struct nt_gpu_facts gpu = facts->streams[i].gpu;
       facts->streams[i] = *stream;
+      if (!stream->gpu.polled)
+        facts->streams[i].gpu = gpu;
       return 0;
     }
   int rc;
@@ -232,6 +235,23 @@ static int read_peer(struct nt_facts *facts, const unsigned char *at) {
   return nt_facts_add_peer(facts, &peer);
 }
 
+static int read_gpu(struct nt_facts *facts, const unsigned char *at) {
+  const uint32_t number = nt_get_u32(at + NT_GPU_FIELD_STREAM);
+  for (size_t i = facts->stream_count; i-- > 0;)
+    if (facts->streams[i].number == number)
+      facts->streams[i].gpu = (struct nt_gpu_facts){
+          .issued = nt_get_u32(at + NT_GPU_FIELD_ISSUED),
+          .reached = nt_get_u32(at + NT_GPU_FIELD_REACHED),
+          .finished = nt_get_u32(at + NT_GPU_FIELD_FINISHED),
+          .frozen = nt_get_u32(at + NT_GPU_FIELD_FROZEN),
+          .frozen_after = nt_get_u32(at + NT_GPU_FIELD_FROZEN_AFTER),
+          .unmarked = nt_get_u32(at + NT_GPU_FIELD_UNMARKED),
+          .error = nt_get_u32(at + NT_GPU_FIELD_ERROR),
+          .polled = nt_get_u64(at + NT_GPU_FIELD_POLLED),
+      };
+  return 0;
+}
+
 static int read_position(struct nt_facts *facts, const unsigned char *at) {
   facts->has_position = true;
   facts->position_epoch = nt_get_u64(at);
@@ -251,6 +271,7 @@ static const struct {
     [NT_ENTRY_PROCESS] = {NT_ENTRY_PROCESS_SIZE, read_process},
     [NT_ENTRY_PEER] = {NT_ENTRY_PEER_SIZE, read_peer},
     [NT_ENTRY_POSITION] = {NT_ENTRY_POSITION_SIZE, read_position},
+    [NT_ENTRY_GPU] = {NT_ENTRY_GPU_SIZE, read_gpu},
 };
 _Static_assert(sizeof(struct nt_peer_note) == NT_ENTRY_PEER_SIZE, "peer notes are copied");
 

@@ -22,10 +22,17 @@ struct nt_comm_facts {
 _Static_assert(sizeof(struct nt_comm_facts) == NT_ENTRY_COMM_SIZE,
                "the entry is both, as they are");
 
+/* Where a stream has come to; all zero if nobody looked. */
+struct nt_gpu_facts {
+  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, error;
+  uint64_t polled;
+};
+
 struct nt_stream_facts {
   uint64_t handle;
   uint32_t number;
   int32_t device;
+  struct nt_gpu_facts gpu; /* of the newest state alone */
 };
 
 struct nt_thread_facts {

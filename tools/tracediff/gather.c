@@ -114,11 +114,16 @@ static void add_directory(struct gather *g, const char *path) {
   g->directory_count += g->directories[g->directory_count] != NULL;
 }
 
-static bool lies_in(const struct gather *g, const char *file) {
+/* An area belongs to a directory if its file lies there, or, before it has one, if it is meant to. */
+static bool lies_in(const struct gather *g, const struct nt_trace *trace) {
   char copy[PATH_MAX];
-  if (!file || strlen(file) >= sizeof copy)
-    return !file;
-  strcpy(copy, file);
+  const char *file = nt_trace_process(trace)->file_path;
+  const char *meant = nt_trace_evidence(trace, "directory");
+  int length = file    ? snprintf(copy, sizeof copy, "%s", file)
+               : meant ? snprintf(copy, sizeof copy, "%s/", meant)
+                       : -1;
+  if (length < 0 || (size_t)length >= sizeof copy)
+    return false;
   char *slash = strrchr(copy, '/');
   if (!slash)
     return false;
@@ -137,8 +142,7 @@ static int add_area(const char *path, void *context) {
   struct nt_error err = {0};
   if (nt_trace_open(path, 0, &trace, &err) < 0)
     return 0; /* somebody else's business, or gone in the meantime */
-  const struct nt_process_info *process = nt_trace_process(trace);
-  if (!is_loaded(g, process) && lies_in(g, process->file_path))
+  if (!is_loaded(g, nt_trace_process(trace)) && lies_in(g, trace))
     load(g, path, trace);
   nt_trace_close(trace);
   return 0;
