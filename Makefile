@@ -98,7 +98,7 @@ all: $(PRODUCTS)
 
 # The fragments below add the prerequisites of these two.
 sim scenario:
-include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk
+include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk tests/python/python.mk
 
 check:
 	@tests/setup build check lint

@@ -193,6 +193,7 @@ static void *poll_main(void *unused) {
     struct timespec pause = {0, (outstanding ? BUSY_MS : IDLE_MS) * 1000000L};
     syscall(SYS_futex, &thread_state, FUTEX_WAIT_PRIVATE, running, &pause, NULL, 0);
   }
+  look_at_all(&current); /* what the process leaves behind is as late as it can be */
   atomic_store(&thread_state, STOPPED);
   syscall(SYS_futex, &thread_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
   return NULL;

@@ -25,6 +25,7 @@
 enum {
   TICK_MS = 50,
   HOUSEKEEPING_MS = 500, /* dead threads, neighbours, evidence */
+  MEETING_S = 30,        /* a job's start: neighbours are looked for at every tick */
   STACK_BYTES = 256 * 1024,
   COLLECT_GRACE_S = 600,
 };
@@ -199,7 +200,7 @@ static void *helper_main(void *unused) {
   bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
   if (shared)
     nt_drain_collect(directory, COLLECT_GRACE_S);
-  uint64_t housekeeping = 0;
+  uint64_t housekeeping = 0, started = read_ns(CLOCK_MONOTONIC);
   for (;;) {
     uint32_t request = atomic_load_explicit(&header->request, memory_order_acquire);
     beat(header);
@@ -214,9 +215,9 @@ static void *helper_main(void *unused) {
       bury_threads(area);
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
-      if (shared)
-        nt_peers_discover(&peers, directory, area);
     }
+    if (shared && (housekeeping == now || now - started < MEETING_S * UINT64_C(1000000000)))
+      nt_peers_discover(&peers, directory, area);
     nt_peers_check(&peers, area);
     futex_wait(&header->request, request, TICK_MS);
   }

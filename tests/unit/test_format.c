@@ -132,6 +132,7 @@ static void entries_are_as_documented(void **state) {
       {"THREAD", 3, NT_ENTRY_THREAD_SIZE}, {"CLOCK", 4, NT_ENTRY_CLOCK_SIZE},
       {"OPEN", 5, NT_ENTRY_OPEN_SIZE},     {"PROCESS", 6, NT_ENTRY_PROCESS_SIZE},
       {"PEER", 7, NT_ENTRY_PEER_SIZE},     {"POSITION", 8, NT_ENTRY_POSITION_SIZE},
+      {"GPU", 9, NT_ENTRY_GPU_SIZE},
   };
 #undef F
   FILE *file = fopen("docs/FORMAT.md", "r");
@@ -154,6 +155,7 @@ static void entries_are_as_documented(void **state) {
   assert_int_equal(found, sizeof want / sizeof *want);
   assert_int_equal(NT_ENTRY_OPEN, 5);
   assert_int_equal(NT_ENTRY_POSITION, 8);
+  assert_int_equal(NT_ENTRY_GPU, 9);
 }
 
 static void structures_are_as_documented(void **state) {

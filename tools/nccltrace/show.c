@@ -12,13 +12,14 @@
 #include "nccltrace/process_list.h"
 #include "nccltrace/subcommands.h"
 
-enum { OPT_COMM = 1, OPT_TAIL, OPT_HEADER, OPT_JSON, OPT_COLOR };
+enum { OPT_COMM = 1, OPT_TAIL, OPT_HEADER, OPT_STACKS, OPT_JSON, OPT_COLOR };
 
 static const struct nt_option options[] = {
     {OPT_COMM, "comm", 'c', "NAME|NUMBER", "only calls on this communicator"},
     {OPT_TAIL, "tail", 'n', "N", "only the last N records"},
     {OPT_HEADER, "header", 'H', NULL,
      "the process, its communicators, counts and evidence instead of records"},
+    {OPT_STACKS, "stacks", 's', NULL, "with the Python stack of each call, innermost frame first"},
     {OPT_JSON, "json", 'j', NULL, "print JSON: an array with one object for each trace"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
@@ -154,6 +155,7 @@ int nt_command_show(int argc, char **argv) {
     else if (id == OPT_COLOR && !nt_color_parse(parser.value, &when))
       return nt_options_bad(&usage, "--color is auto, always or never, not '%s'", parser.value);
     request.header |= id == OPT_HEADER;
+    request.filter.stacks |= id == OPT_STACKS;
     request.json |= id == OPT_JSON;
   }
   if (id == NT_OPTIONS_STOP)

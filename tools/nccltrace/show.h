@@ -19,6 +19,7 @@ json_t *nt_show_header_json(struct nt_trace *trace);
 struct nt_show_filter {
   const char *comm; /* name or number; NULL: all calls */
   uint64_t tail;    /* the last so many; UINT64_MAX: all */
+  bool stacks;      /* with all frames of each call's Python stack */
 };
 
 /* Records in the order of time. Return the number printed, or a negative enum nt_err with `error`

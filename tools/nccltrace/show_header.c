@@ -124,6 +124,33 @@ static void show_comms(const struct nt_trace *trace, FILE *out, bool color) {
   nt_table_free(table);
 }
 
+/* How far the GPU had come with each stream that NCCL launches on. */
+static void show_streams(const struct nt_trace *trace, FILE *out, bool color) {
+  static const struct nt_column columns[] = {
+      {"STREAM", true},   {"DEVICE", true},   {"LAUNCHES", true}, {"REACHED", true},
+      {"FINISHED", true}, {"UNMARKED", true}, {"ERROR", true},    {"LAST LOOK", false},
+  };
+  struct nt_table *table = nt_table_new(columns, sizeof columns / sizeof columns[0]);
+  for (size_t i = 0; i < nt_trace_stream_count(trace); i++) {
+    const struct nt_trace_stream stream = nt_trace_stream_at(trace, i);
+    char looked[NT_TIME_TEXT];
+    nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, stream.number);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRId32, stream.device);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, stream.issued);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, stream.reached);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, stream.finished);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRIu32, stream.unmarked);
+    nt_table_cell(table, stream.error ? NT_STYLE_BAD : NT_STYLE_PLAIN, "%" PRIu32, stream.error);
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s",
+                  stream.polled_ns ? nt_time_short(looked, stream.polled_ns) : "never");
+  }
+  if (nt_table_rows(table) > 0) {
+    title(out, color, "streams");
+    nt_table_print(table, out, color);
+  }
+  nt_table_free(table);
+}
+
 static void show_peers(const struct nt_trace *trace, FILE *out, bool color) {
   if (nt_trace_peer_count(trace) > 0)
     title(out, color, "peers that vanished");
@@ -143,6 +170,7 @@ void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
   show_counts(info, out);
   title(out, color, "communicators");
   show_comms(trace, out, color);
+  show_streams(trace, out, color);
   show_peers(trace, out, color);
   title(out, color, "evidence");
   for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {

@@ -12,6 +12,7 @@
 #include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
 #include "nccltrace/show.h"
+#include "nccltrace/show_stacks.h"
 
 struct selection {
   const struct nt_call **calls;
@@ -108,15 +109,16 @@ static bool moves_data(const struct nt_call *call) {
          shape == NT_SHAPE_RECV || shape == NT_SHAPE_RMA;
 }
 
-static void print_titles(FILE *out, int width, bool color) {
-  fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %s%s\n",
+/* The last column is there only if some call has a stack: `at` NULL for none. */
+static void print_titles(FILE *out, int width, const char *at, bool color) {
+  fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %*s%s%s%s\n",
           nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", "FUNCTION", width, "COMM",
-          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", "DURATION",
-          nt_style_text(color, NT_STYLE_PLAIN));
+          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", at ? -10 : 0, "DURATION",
+          at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
 }
 
 static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
-                         int width, bool color) {
+                         int width, const char *at, bool color) {
   char time[NT_TIME_TEXT], function[64], label[NT_LABEL_TEXT], seq[24], count[NT_SIZE_TEXT] = "-";
   char dtype[32], op[32], peer[24], stream[24], flags[64], duration[NT_DURATION_TEXT] = "-";
   bool data = moves_data(call), open = call->exit_ns == 0;
@@ -138,12 +140,13 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
     nt_duration_text(duration, call->exit_ns - call->enter_ns);
   enum nt_style style = open ? NT_STYLE_WARN : call->result != 0 ? NT_STYLE_BAD : NT_STYLE_PLAIN;
   bool styled = color && style != NT_STYLE_PLAIN;
-  fprintf(out, "%s%-16s %6" PRIu32 "  %-20s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %s%s\n",
+  fprintf(out,
+          "%s%-16s %6" PRIu32 "  %-20s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %*s%s%s%s\n",
           nt_style_text(styled, style), time, call->thread,
           nt_call_function(function, sizeof function, call->fn), comm, gap > 0 ? gap : 0, "", seq,
           count, dtype[0] ? dtype : "-", op[0] ? op : "-", peer, stream,
-          flags_text(flags, sizeof flags, call), nt_call_result(call), duration,
-          nt_style_text(styled, NT_STYLE_PLAIN));
+          flags_text(flags, sizeof flags, call), nt_call_result(call), at ? -10 : 0, duration,
+          at ? " " : "", at ? at : "", nt_style_text(styled, NT_STYLE_PLAIN));
 }
 
 int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,
@@ -151,10 +154,17 @@ int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *fil
   struct selection selection = {0};
   int64_t count = select_calls(trace, filter, &selection, error);
   int width = label_width(trace);
+  bool stacks = count > 0 && nt_show_has_stacks(selection.calls, selection.count);
+  char at[256];
   if (count > 0)
-    print_titles(out, width, color);
-  for (int64_t i = 0; i < count; i++)
-    print_record(trace, selection.calls[i], out, width, color);
+    print_titles(out, width, stacks ? "AT" : NULL, color);
+  for (int64_t i = 0; i < count; i++) {
+    const struct nt_call *call = selection.calls[i];
+    print_record(trace, call, out, width,
+                 stacks ? nt_show_at(trace, call, at, sizeof at) : NULL, color);
+    if (filter->stacks)
+      nt_show_stack(trace, call, out);
+  }
   free(selection.calls);
   return count;
 }
@@ -192,6 +202,8 @@ int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter
   fputc('[', out);
   for (int64_t i = 0; i < count; i++) {
     json_t *record = record_json(trace, selection.calls[i]);
+    if (record != NULL && filter->stacks)
+      json_object_set_new(record, "stack", nt_show_stack_json(trace, selection.calls[i]));
     fputs(i > 0 ? ",\n" : "\n", out);
     if (record == NULL || json_dumpf(record, out, JSON_COMPACT) != 0)
       fputs("null", out);
