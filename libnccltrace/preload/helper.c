@@ -112,43 +112,59 @@ static void beat(struct nt_area_header *header) {
   atomic_store_explicit(&header->heartbeat_ns, sync.realtime_ns, memory_order_release);
 }
 
-static bool thread_lives(const struct nt_area *area, uint32_t at) {
-  uint32_t tid = atomic_load_explicit(&area->threads[at].tid, memory_order_acquire);
+static bool thread_exists(uint32_t tid) {
   char path[64];
-  /* A later thread with the same number: this one is gone and its number was given away. */
-  for (uint32_t i = 0; i < area->header->thread_count; i++)
-    if (i != at && atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) == tid &&
-        area->threads[i].index > area->threads[at].index)
-      return false;
   snprintf(path, sizeof(path), "/proc/self/task/%u", tid);
   return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
-/* The owner is gone: its chunk is complete as it is, and a record it left open stays so. */
-static void retire_chunks(struct nt_area *area, uint32_t thread) {
+/* A thread owns one chunk at a time: an owner of a later one with the same number is another thread, to which
+ * the kernel gave the number of one that is gone. */
+static bool owner_lives(const struct nt_area *area, const struct nt_chunk *chunk) {
+  uint32_t tid = atomic_load_explicit(&chunk->tid, memory_order_relaxed);
   for (uint32_t i = 0; i < area->header->chunk_count; i++) {
-    struct nt_chunk *chunk = &area->chunks[i];
-    if (atomic_load_explicit(&chunk->state, memory_order_acquire) != NT_CHUNK_OWNED ||
-        chunk->thread != thread)
-      continue;
-    uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
-    uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
-    if (closed < published && published <= NT_CHUNK_RECORDS) {
-      chunk->records[published - 1].flags |= NT_CALL_ABANDONED;
-      atomic_store_explicit(&chunk->closed, published, memory_order_release);
-      atomic_fetch_add_explicit(&area->header->abandoned, 1, memory_order_relaxed);
-    }
-    atomic_store_explicit(&chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+    const struct nt_chunk *other = &area->chunks[i];
+    if (other != chunk && atomic_load_explicit(&other->tid, memory_order_relaxed) == tid &&
+        other->serial > chunk->serial && other->thread != chunk->thread &&
+        atomic_load_explicit(&other->state, memory_order_acquire) == NT_CHUNK_OWNED)
+      return false;
+  }
+  return !tid || thread_exists(tid);
+}
+
+/* The owner is gone: its chunk is complete as it is, and a record it left open stays so. */
+static void retire_chunk(struct nt_area *area, struct nt_chunk *chunk) {
+  uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
+  uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
+  if (closed < published && published <= NT_CHUNK_RECORDS) {
+    chunk->records[published - 1].flags |= NT_CALL_ABANDONED;
+    atomic_store_explicit(&chunk->closed, published, memory_order_release);
+    atomic_fetch_add_explicit(&area->header->abandoned, 1, memory_order_relaxed);
+  }
+  atomic_store_explicit(&chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+}
+
+/* Names of threads that are gone are kept, for records still to be drained, until their places are needed. */
+static void forget_threads(struct nt_area *area) {
+  uint32_t count = area->header->thread_count, used = 0;
+  for (uint32_t i = 0; i < count; i++)
+    used += atomic_load_explicit(&area->threads[i].tid, memory_order_relaxed) != 0;
+  for (uint32_t i = 0; i < count && used > count / 2; i++) {
+    uint32_t tid = atomic_load_explicit(&area->threads[i].tid, memory_order_acquire);
+    if (tid && !thread_exists(tid))
+      atomic_store_explicit(&area->threads[i].tid, 0, memory_order_release);
   }
 }
 
 static void bury_threads(struct nt_area *area) {
-  for (uint32_t i = 0; i < area->header->thread_count; i++) {
-    if (!atomic_load_explicit(&area->threads[i].tid, memory_order_acquire) || thread_lives(area, i))
-      continue;
-    retire_chunks(area, area->threads[i].index);
-    atomic_store_explicit(&area->threads[i].tid, 0, memory_order_release);
+  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+    struct nt_chunk *chunk = &area->chunks[i];
+    uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_acquire);
+    if (atomic_load_explicit(&chunk->state, memory_order_acquire) == NT_CHUNK_OWNED &&
+        !(generation & 1) && !owner_lives(area, chunk))
+      retire_chunk(area, chunk);
   }
+  forget_threads(area);
 }
 
 static struct nt_drain *open_file(struct nt_area *area) {

@@ -42,14 +42,44 @@ struct published {
 };
 
 static const struct published published[] = {
-    {.version = 0x030d, .thread_size = 19, .thread_frame = 23, .frame_size = 28, .frame_back = 29,
-     .frame_code = 30, .frame_at = 31, .frame_owner = 33, .code_size = 34, .code_file = 35,
-     .code_name = 37, .code_table = 38, .code_first_line = 39, .code_bytes = 43,
-     .bytes_length = 65, .bytes_data = 66, .text_state = 68, .text_length = 69, .text_ascii = 70},
-    {.version = 0x030e, .thread_size = 22, .thread_frame = 26, .frame_size = 31, .frame_back = 32,
-     .frame_code = 33, .frame_at = 34, .frame_owner = 36, .code_size = 39, .code_file = 40,
-     .code_name = 42, .code_table = 43, .code_first_line = 44, .code_bytes = 48,
-     .bytes_length = 75, .bytes_data = 76, .text_state = 78, .text_length = 79, .text_ascii = 80},
+    {.version = 0x030d,
+     .thread_size = 19,
+     .thread_frame = 23,
+     .frame_size = 28,
+     .frame_back = 29,
+     .frame_code = 30,
+     .frame_at = 31,
+     .frame_owner = 33,
+     .code_size = 34,
+     .code_file = 35,
+     .code_name = 37,
+     .code_table = 38,
+     .code_first_line = 39,
+     .code_bytes = 43,
+     .bytes_length = 65,
+     .bytes_data = 66,
+     .text_state = 68,
+     .text_length = 69,
+     .text_ascii = 70},
+    {.version = 0x030e,
+     .thread_size = 22,
+     .thread_frame = 26,
+     .frame_size = 31,
+     .frame_back = 32,
+     .frame_code = 33,
+     .frame_at = 34,
+     .frame_owner = 36,
+     .code_size = 39,
+     .code_file = 40,
+     .code_name = 42,
+     .code_table = 43,
+     .code_first_line = 44,
+     .code_bytes = 48,
+     .bytes_length = 75,
+     .bytes_data = 76,
+     .text_state = 78,
+     .text_length = 79,
+     .text_ascii = 80},
 };
 
 static bool refuse(const char **reason, const char *why) {
@@ -94,20 +124,32 @@ bool nt_python_read_offsets(const void *offsets, uint32_t hex, struct nt_python_
   if (!is_plausible(w, p))
     return refuse(reason, "the layout it publishes is impossible");
   *out = (struct nt_python_layout){
-      .version = p->version, .frames = NT_PYTHON_DIRECT, .lines = NT_PYTHON_LINES_3_11,
-      .text_kind = 2, .thread_frame = (uint16_t)w[p->thread_frame],
-      .frame_back = (uint16_t)w[p->frame_back], .frame_code = (uint16_t)w[p->frame_code],
-      .frame_at = (uint16_t)w[p->frame_at], .frame_owner = (uint16_t)w[p->frame_owner],
-      .code_file = (uint16_t)w[p->code_file], .code_name = (uint16_t)w[p->code_name],
+      .version = p->version,
+      .frames = NT_PYTHON_DIRECT,
+      .lines = NT_PYTHON_LINES_3_11,
+      .text_kind = 2,
+      .thread_frame = (uint16_t)w[p->thread_frame],
+      .frame_back = (uint16_t)w[p->frame_back],
+      .frame_code = (uint16_t)w[p->frame_code],
+      .frame_at = (uint16_t)w[p->frame_at],
+      .frame_owner = (uint16_t)w[p->frame_owner],
+      .code_file = (uint16_t)w[p->code_file],
+      .code_name = (uint16_t)w[p->code_name],
       .code_table = (uint16_t)w[p->code_table],
       .code_first_line = (uint16_t)w[p->code_first_line],
-      /* Not published: the int in front of the pointer in front of the code, in both releases. */
+      /* Not published, but in both releases: the sixth int behind the first line, and the int in front
+       * of the pointer in front of the code. */
+      .code_version = (uint16_t)(w[p->code_first_line] + 24),
       .code_first_traceable = (uint16_t)(w[p->code_bytes] - 16),
-      .code_bytes = (uint16_t)w[p->code_bytes], .code_size = (uint16_t)w[p->code_bytes],
-      .text_length = (uint16_t)w[p->text_length], .text_hash = (uint16_t)(w[p->text_length] + 8),
-      .text_state = (uint16_t)w[p->text_state], .text_ascii = (uint16_t)w[p->text_ascii],
+      .code_bytes = (uint16_t)w[p->code_bytes],
+      .code_size = (uint16_t)w[p->code_bytes],
+      .text_length = (uint16_t)w[p->text_length],
+      .text_hash = (uint16_t)(w[p->text_length] + 8),
+      .text_state = (uint16_t)w[p->text_state],
+      .text_ascii = (uint16_t)w[p->text_ascii],
       .text_compact = (uint16_t)(w[p->text_ascii] + 16),
-      .bytes_length = (uint16_t)w[p->bytes_length], .bytes_data = (uint16_t)w[p->bytes_data]};
+      .bytes_length = (uint16_t)w[p->bytes_length],
+      .bytes_data = (uint16_t)w[p->bytes_data]};
   return true;
 }
 
@@ -214,8 +256,8 @@ void nt_python_find(void) {
   const char *text = get_version();
   snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " +"), text);
   uint32_t hex = hex_version(handle, text);
-  bool usable = set_layout(handle, hex, &reason) && set_symbols(handle, &reason) &&
-                agrees(handle, &reason);
+  bool usable =
+      set_layout(handle, hex, &reason) && set_symbols(handle, &reason) && agrees(handle, &reason);
   snprintf(state, sizeof(state), usable ? "on" : "off: %s", reason);
   state_text = state;
   if (usable)

@@ -36,6 +36,8 @@ struct nt_python_layout {
   uint16_t frame_size; /* what PyFrame_Type says; 0: not checked */
   /* code object */
   uint16_t code_file, code_name, code_table, code_first_line, code_first_traceable, code_bytes;
+  uint16_t
+      code_version;   /* number of the code object in the interpreter's life, from 3.12 on; or 0 */
   uint16_t code_size; /* what PyCode_Type says */
   /* str and bytes */
   uint16_t text_length, text_hash, text_state, text_ascii, text_compact;

@@ -42,8 +42,8 @@
     .version = 0x030c, .frames = NT_PYTHON_CFRAME, .lines = NT_PYTHON_LINES_3_11,                  \
     .thread_frame = 56, .cframe_frame = 0, .frame_back = 8, .frame_code = 0, .frame_at = 56,       \
     .frame_owner = 70, .frame_size = 120, .code_file = 112, .code_name = 128, .code_table = 136,   \
-    .code_first_line = 68, .code_first_traceable = 176, .code_bytes = 192, .code_size = 192,       \
-    NT_PYTHON_TEXT(40, 56)                                                                         \
+    .code_first_line = 68, .code_version = 92, .code_first_traceable = 176, .code_bytes = 192,     \
+    .code_size = 192, NT_PYTHON_TEXT(40, 56)                                                       \
   }
 
 #define NT_PYTHON_3_13                                                                             \
@@ -51,7 +51,8 @@
     .version = 0x030d, .frames = NT_PYTHON_DIRECT, .lines = NT_PYTHON_LINES_3_11,                  \
     .thread_frame = 72, .frame_back = 8, .frame_code = 0, .frame_at = 56, .frame_owner = 70,       \
     .code_file = 112, .code_name = 128, .code_table = 136, .code_first_line = 68,                  \
-    .code_first_traceable = 184, .code_bytes = 200, .code_size = 200, NT_PYTHON_TEXT(40, 56)       \
+    .code_version = 92, .code_first_traceable = 184, .code_bytes = 200, .code_size = 200,          \
+    NT_PYTHON_TEXT(40, 56)                                                                         \
   }
 
 #define NT_PYTHON_3_14                                                                             \
@@ -59,7 +60,8 @@
     .version = 0x030e, .frames = NT_PYTHON_DIRECT, .lines = NT_PYTHON_LINES_3_11,                  \
     .thread_frame = 72, .frame_back = 8, .frame_code = 0, .frame_at = 56, .frame_owner = 74,       \
     .code_file = 112, .code_name = 128, .code_table = 136, .code_first_line = 68,                  \
-    .code_first_traceable = 192, .code_bytes = 208, .code_size = 208, NT_PYTHON_TEXT(40, 56)       \
+    .code_version = 92, .code_first_traceable = 192, .code_bytes = 208, .code_size = 208,          \
+    NT_PYTHON_TEXT(40, 56)                                                                         \
   }
 
 #endif

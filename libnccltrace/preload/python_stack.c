@@ -5,9 +5,9 @@
  * The second, for a stack that is new, copies what is new of it into the area (stack_area.h).
  *
  * Identity. An address names a code object only while it lives, and then the allocator likes to give the
- * same address to a similar one. So file, function and line table count with their addresses too, and
- * with what of their contents is at hand: the strings' own hashes, the table's length and last bytes.
- * Nothing here keeps an object alive, since a reference count must not be touched without the GIL.
+ * same address to a similar one. From 3.12 on the interpreter numbers its code objects. Before, file,
+ * function and line table count with their addresses and with what of their contents is at hand: the
+ * strings' own hashes and last characters, the table's length, first, middle and last bytes. Nothing here keeps an object alive, since a reference count must not be touched without the GIL.
  *
  * Tables are private to the process, open-addressed, and only ever added to by compare-and-swap: a slot
  * is one word, so it is there as a whole or not at all. Two threads that meet a new stack at once both
@@ -57,15 +57,16 @@ struct place {
   int32_t offset;
 };
 
-int nt_python_stack_start(struct nt_code_region *code_region, struct nt_stack_region *stack_region) {
+int nt_python_stack_start(struct nt_code_region *code_region,
+                          struct nt_stack_region *stack_region) {
   /* Pages come as they are touched; after a fork the parent's entries must go. */
   if (tables)
     munmap(tables, sizeof(*tables));
   tables = NULL;
   if (!code_region || !stack_region)
     return 0;
-  void *memory = mmap(NULL, sizeof(*tables), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *memory =
+      mmap(NULL, sizeof(*tables), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return -NT_ERR_MEMORY;
   codes = code_region;
@@ -177,8 +178,12 @@ ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const cha
   const char *name = pointer_at(code, layout->code_name);
   const char *table = pointer_at(code, layout->code_table);
   uint64_t line = (uint32_t)int_at(code, layout->code_first_line);
+  uint64_t version = layout->code_version ? (uint32_t)int_at(code, layout->code_version) : 0;
+  uint64_t where = (uintptr_t)name ^ turn((uintptr_t)table, 24) ^ turn(line, 48) ^ K2;
+  if (NT_LIKELY(version)) /* it is 0 only when four billion have been given */
+    return fold((uintptr_t)code ^ turn((uintptr_t)file, 24) ^ K0, where + turn(version, 32));
   return fold((uintptr_t)code ^ turn((uintptr_t)file, 24) ^ K0, sample_text(layout, file) ^ K1) +
-         fold((uintptr_t)name ^ turn((uintptr_t)table, 24) ^ turn(line, 48) ^ K2,
+         fold(where,
               (sample_table(layout, table) + turn(word_at(name, layout->text_hash), 11)) ^ K3);
 }
 
@@ -216,13 +221,20 @@ WALK(hash_3_14, NT_PYTHON_3_14)
 static uint64_t hash_stack(const struct nt_python *python, const char *frame) {
   switch ((enum nt_python_row)python->row) {
   case NT_PYTHON_ROW_3_8:
-  case NT_PYTHON_ROW_3_9: return hash_3_8(python, frame);
-  case NT_PYTHON_ROW_3_10: return hash_3_10(python, frame);
-  case NT_PYTHON_ROW_3_11: return hash_3_11(python, frame);
-  case NT_PYTHON_ROW_3_12: return hash_3_12(python, frame);
-  case NT_PYTHON_ROW_3_13: return hash_3_13(python, frame);
-  case NT_PYTHON_ROW_3_14: return hash_3_14(python, frame);
-  case NT_PYTHON_ROWS: break;
+  case NT_PYTHON_ROW_3_9:
+    return hash_3_8(python, frame);
+  case NT_PYTHON_ROW_3_10:
+    return hash_3_10(python, frame);
+  case NT_PYTHON_ROW_3_11:
+    return hash_3_11(python, frame);
+  case NT_PYTHON_ROW_3_12:
+    return hash_3_12(python, frame);
+  case NT_PYTHON_ROW_3_13:
+    return hash_3_13(python, frame);
+  case NT_PYTHON_ROW_3_14:
+    return hash_3_14(python, frame);
+  case NT_PYTHON_ROWS:
+    break;
   }
   return hash_frames(&python->layout, python->code_type, frame);
 }
@@ -383,7 +395,8 @@ static uint32_t find_code(const struct nt_python *python, const char *code) {
         return made;
     }
     const struct nt_code_entry *entry =
-        (const struct nt_code_entry *)(const void *)((const char *)codes + (size_t)id * NT_CODE_UNIT);
+        (const struct nt_code_entry *)(const void *)((const char *)codes +
+                                                     (size_t)id * NT_CODE_UNIT);
     if (entry->identity == identity)
       return id;
   }
@@ -453,8 +466,8 @@ static uint32_t intern(const struct nt_python *python, const char *frame) {
 
 /* ---- the path of every call --------------------------------------------------------------------- */
 
-static __attribute__((noinline)) uint32_t take_new(const struct nt_python *python, const char *frame,
-                                                   uint64_t hash) {
+static __attribute__((noinline)) uint32_t take_new(const struct nt_python *python,
+                                                   const char *frame, uint64_t hash) {
   uint32_t id = intern(python, frame);
   uint64_t word = (hash & ~UINT64_C(0xffff)) | (id ? id : NO_ROOM);
   for (uint32_t i = 0; i < STACK_PROBES; i++) {

@@ -19,6 +19,8 @@ void nt_thread_register(struct nt_thread *thread) {
   thread->incarnation = nt_process.incarnation;
   thread->ring.thread =
       atomic_fetch_add_explicit(&header->next_thread, 1, memory_order_relaxed) + 1;
+  thread->ring.tid = tid;
+  /* The table gives threads a name; one that finds it full is recorded like any other. */
   for (uint32_t i = 0; i < header->thread_count; i++) {
     struct nt_thread_slot *slot = &nt_process.area.threads[i];
     uint32_t expected = 0;

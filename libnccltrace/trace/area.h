@@ -51,7 +51,8 @@ struct nt_chunk {
   _Atomic uint32_t closed;     /* 24 records that are complete: published or published - 1 */
   _Atomic uint32_t drained;    /* 28 see nt_ring_drained(): records that are in a frame already */
   _Atomic uint64_t lost;       /* 32 calls lost since the chunk was claimed: it was full and no other free */
-  uint8_t reserved[24];
+  _Atomic uint32_t tid;        /* 40 the owner's thread id, 0 while it is being claimed or free */
+  uint8_t reserved[20];
   struct nt_record records[NT_CHUNK_RECORDS];
 };
 _Static_assert(sizeof(struct nt_chunk) == NT_CHUNK_BYTES, "chunk layout");

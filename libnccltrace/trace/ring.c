@@ -11,15 +11,16 @@
 #include <string.h>
 
 /* Generation odd, counters reset, generation even. Runs in the owner only. */
-static void chunk_reset(struct nt_area *area, struct nt_chunk *chunk, uint32_t thread,
-                        uint64_t lost) {
+static void chunk_reset(struct nt_area *area, struct nt_chunk *chunk,
+                        const struct nt_ring_writer *writer, uint64_t lost) {
   uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_relaxed);
   atomic_store_explicit(&chunk->generation, generation | 1u, memory_order_relaxed);
   /* Readers that see anything written below also see the odd generation. */
   atomic_thread_fence(memory_order_release);
   chunk->serial =
       atomic_fetch_add_explicit(&area->header->next_serial, 1, memory_order_relaxed) + 1;
-  chunk->thread = thread;
+  chunk->thread = writer->thread;
+  atomic_store_explicit(&chunk->tid, writer->tid, memory_order_relaxed);
   atomic_store_explicit(&chunk->lost, lost, memory_order_relaxed);
   atomic_store_explicit(&chunk->published, 0, memory_order_relaxed);
   atomic_store_explicit(&chunk->closed, 0, memory_order_relaxed);
@@ -46,14 +47,14 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   if (chunk) {
     if (old)
       nt_ring_retire(writer);
-    chunk_reset(area, chunk, writer->thread, 0);
+    chunk_reset(area, chunk, writer, 0);
   } else if (old) {
     /* Nothing free: overwrite our own past, and say how much of it nobody had read. */
     uint32_t generation = atomic_load_explicit(&old->generation, memory_order_relaxed);
     uint32_t gone = writer->next - nt_ring_drained(old, generation);
     uint64_t lost = atomic_load_explicit(&old->lost, memory_order_relaxed) + gone;
     atomic_fetch_add_explicit(&area->header->lost, gone, memory_order_relaxed);
-    chunk_reset(area, old, writer->thread, lost);
+    chunk_reset(area, old, writer, lost);
     chunk = old;
   } else {
     atomic_fetch_add_explicit(&area->header->lost, 1, memory_order_relaxed);
@@ -104,6 +105,8 @@ bool nt_ring_free(struct nt_chunk *chunk, uint32_t generation, bool abandon) {
   uint32_t wanted = abandon ? published : closed;
   if ((closed != published && !abandon) || nt_ring_drained(chunk, generation) < wanted)
     return false;
+  /* A chunk that is being claimed must not look like one whose owner is gone. */
+  atomic_store_explicit(&chunk->tid, 0, memory_order_relaxed);
   atomic_store_explicit(&chunk->state, NT_CHUNK_FREE, memory_order_release);
   return true;
 }

@@ -28,7 +28,8 @@
 struct nt_ring_writer {
   struct nt_chunk *chunk;
   uint32_t next;    /* index of the next record */
-  uint32_t thread;  /* index into the thread table */
+  uint32_t thread;  /* index of the thread, unique in the process */
+  uint32_t tid;     /* its number in the kernel */
   uint32_t restart; /* this chunk was restarted; lost calls are being counted */
 };
 

@@ -61,6 +61,9 @@ static void put_frame(void) {
 }
 
 static void put_code(void) {
+#if PY_VERSION_HEX >= 0x030c0000
+  PUT(code_version, PyCodeObject, co_version);
+#endif
 #if PY_VERSION_HEX >= 0x030b0000
   printf(" .lines = NT_PYTHON_LINES_3_11,");
   PUT(code_name, PyCodeObject, co_qualname);

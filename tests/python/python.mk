@@ -5,7 +5,7 @@ PROBE_OBJS  := $(BUILD)/obj/tests/python/probe.o \
                $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_stack.o)
 PYTHON_TEST := $(BUILD)/python/libprobe.so $(BUILD)/python/embed
 
-scenario: $(PYTHON_TEST)
+scenario bench: $(PYTHON_TEST)
 
 $(BUILD)/obj/tests/python/%.o: OBJ_CFLAGS = $(PIC_CFLAGS) -UNDEBUG -Itests/python
 
