@@ -80,7 +80,7 @@ void nt_enter_init(struct nt_call *call, const struct nt_args *args) {
   int saved_errno = errno;
   struct nt_comm_def def;
   bool all = nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT_ALL;
-  if (!nt_process_start(all ? -1 : args->peer, args->nranks)) {
+  if (!nt_process_start(all ? 0 : args->peer, all ? 1 : args->nranks)) {
     call->thread->frame = 0;
     call->thread = NULL;
     errno = saved_errno;

@@ -147,28 +147,29 @@ ALWAYS_INLINE uint64_t fold(uint64_t a, uint64_t b) {
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-ALWAYS_INLINE uint64_t turn(uint64_t value, unsigned bits) {
-  return value << bits | value >> (64 - bits);
-}
+/*
+ * Sums of products with odd constants, folded pairwise. Addresses and counters differ in few bits and in
+ * step with each other, so that shifts and exclusive-ors alone let their differences cancel out.
+ */
 
 /* A string's own hash, where it has been asked for, its length, and the last bytes of its characters. */
 ALWAYS_INLINE uint64_t sample_text(const struct nt_python_layout *layout, const char *text) {
   uint64_t length = word_at(text, layout->text_length);
-  uint64_t sample = word_at(text, layout->text_hash) + turn(length, 32);
+  uint64_t sample = word_at(text, layout->text_hash) + length * K1;
   /* Within the object whatever the width of its characters, if they are behind its head at all. */
   if (NT_LIKELY(length >= 8 && int_at(text, layout->text_state) >> layout->text_kind & 0x8))
-    sample ^= turn(word_at(text, layout->text_ascii + (unsigned)length - 8), 17);
+    sample += word_at(text, layout->text_ascii + (unsigned)length - 8) * K2;
   return sample;
 }
 
 ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const char *table) {
-  uint64_t length = word_at(table, layout->bytes_length), sample = turn(length, 32);
+  uint64_t length = word_at(table, layout->bytes_length), sample = length * K1;
   unsigned data = layout->bytes_data, size = (unsigned)length;
   if (NT_LIKELY(length >= 8))
-    return (sample ^ word_at(table, data)) + turn(word_at(table, data + size / 2 - 4), 23) +
-           turn(word_at(table, data + size - 8), 45);
+    return sample + word_at(table, data) + word_at(table, data + size / 2 - 4) * K2 +
+           word_at(table, data + size - 8) * K3;
   for (unsigned i = 0; i < size; i++)
-    sample = sample << 8 ^ *(const unsigned char *)(table + data + i);
+    sample = sample * K2 + *(const unsigned char *)(table + data + i);
   return sample;
 }
 
@@ -179,12 +180,11 @@ ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const cha
   const char *table = pointer_at(code, layout->code_table);
   uint64_t line = (uint32_t)int_at(code, layout->code_first_line);
   uint64_t version = layout->code_version ? (uint32_t)int_at(code, layout->code_version) : 0;
-  uint64_t where = (uintptr_t)name ^ turn((uintptr_t)table, 24) ^ turn(line, 48) ^ K2;
+  uint64_t a = (uintptr_t)code + (uintptr_t)file * K3, b = (uintptr_t)name + (uintptr_t)table * K2;
   if (NT_LIKELY(version)) /* it is 0 only when four billion have been given */
-    return fold((uintptr_t)code ^ turn((uintptr_t)file, 24) ^ K0, where + turn(version, 32));
-  return fold((uintptr_t)code ^ turn((uintptr_t)file, 24) ^ K0, sample_text(layout, file) ^ K1) +
-         fold(where,
-              (sample_table(layout, table) + turn(word_at(name, layout->text_hash), 11)) ^ K3);
+    return fold(a + version * K4, b + line * K1);
+  return fold(a + sample_text(layout, file) * K4, b + line * K1) +
+         fold(sample_table(layout, table) ^ K0, word_at(name, layout->text_hash) ^ K3);
 }
 
 ALWAYS_INLINE uint64_t hash_frames(const struct nt_python_layout *layout, const void *code_type,

@@ -146,14 +146,13 @@ static int write_frame(struct nt_packer *packer, uint64_t epoch, uint16_t type, 
 static int try_write(struct nt_stack_definer *definer, struct nt_packer *packer, bool lines,
                      struct nt_buffer *frames) {
   struct payloads payloads = {0};
-  memcpy(definer->trial, definer->codes,
-         (definer->code_count / 64 + 1) * sizeof *definer->codes);
+  memcpy(definer->trial, definer->codes, (definer->code_count / 64 + 1) * sizeof *definer->codes);
   gather(definer, lines, &payloads);
-  int rc = write_frame(packer, definer->epoch, NT_FRAME_CODES, payloads.code_count,
-                       &payloads.codes, frames);
+  int rc = write_frame(packer, definer->epoch, NT_FRAME_CODES, payloads.code_count, &payloads.codes,
+                       frames);
   if (!rc)
-    rc = write_frame(packer, definer->epoch, NT_FRAME_STACKS, payloads.node_count,
-                     &payloads.nodes, frames);
+    rc = write_frame(packer, definer->epoch, NT_FRAME_STACKS, payloads.node_count, &payloads.nodes,
+                     frames);
   free(payloads.codes.data);
   free(payloads.nodes.data);
   return rc;
@@ -178,7 +177,6 @@ int nt_stack_definer_write(struct nt_stack_definer *definer, struct nt_packer *p
     nt_stack_definer_forget(definer);
     return rc;
   }
-  memcpy(definer->codes, definer->trial,
-         (definer->code_count / 64 + 1) * sizeof *definer->codes);
+  memcpy(definer->codes, definer->trial, (definer->code_count / 64 + 1) * sizeof *definer->codes);
   return 0;
 }

@@ -82,9 +82,13 @@ int32_t nt_python_line(uint32_t format, const unsigned char *table, size_t lengt
   if (offset < 0)
     return as_line(first_line);
   switch (format) {
-  case NT_PYTHON_LINES_3_8: return line_3_8(cursor, first_line, offset);
-  case NT_PYTHON_LINES_3_10: return line_3_10(cursor, first_line, offset);
-  case NT_PYTHON_LINES_3_11: return line_3_11(cursor, first_line, offset);
-  default: return 0;
+  case NT_PYTHON_LINES_3_8:
+    return line_3_8(cursor, first_line, offset);
+  case NT_PYTHON_LINES_3_10:
+    return line_3_10(cursor, first_line, offset);
+  case NT_PYTHON_LINES_3_11:
+    return line_3_11(cursor, first_line, offset);
+  default:
+    return 0;
   }
 }

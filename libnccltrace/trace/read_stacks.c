@@ -177,8 +177,7 @@ int nt_stack_table_area(struct nt_stack_table *table, const struct nt_code_regio
   for (size_t i = 0; !rc && i < count; i++) {
     struct nt_code_entry entry;
     const unsigned char *bytes;
-    if ((!i || ids[i] != ids[i - 1]) &&
-        nt_stack_code_at(codes, codes_size, ids[i], &entry, &bytes))
+    if ((!i || ids[i] != ids[i - 1]) && nt_stack_code_at(codes, codes_size, ids[i], &entry, &bytes))
       rc = add_code(table, ids[i], &entry, bytes);
   }
   free(ids);
@@ -244,8 +243,8 @@ static uint32_t decode(const struct nt_stack_table *table, const struct nt_known
       frame->file = code->file;
       frame->function = code->function;
       if (!(code->flags & NT_CODE_NO_LINES))
-        frame->line = nt_python_line(code->lines, code->table, code->table_length,
-                                     code->first_line, node->node.offset);
+        frame->line = nt_python_line(code->lines, code->table, code->table_length, code->first_line,
+                                     node->node.offset);
     }
     node = node->node.parent < node->id ? known_node(table, node->node.parent) : NULL;
   }

@@ -22,7 +22,7 @@
 
 #define NT_CODES_BYTES (384u * 1024) /* some 500 functions, by far most of it line tables */
 #define NT_STACK_NODES (16u * 1024)  /* 256 KiB, the header included */
-#define NT_STACK_FRAMES 64 /* the innermost frames of a stack that are kept */
+#define NT_STACK_FRAMES 64           /* the innermost frames of a stack that are kept */
 #define NT_CODE_UNIT 8
 
 /* At the start of the region; entries follow. */
@@ -38,14 +38,14 @@ _Static_assert(sizeof(struct nt_code_region) == 64, "code region layout");
 
 /* Then, without terminators: file, function (UTF-8), line table; then zeros to a multiple of 8. */
 struct nt_code_entry {
-  uint64_t identity;       /*  0 hash of what told this code object from others, see python_stack.c */
-  int32_t first_line;      /*  8 */
-  uint16_t lines;          /* 12 enum nt_python_lines */
-  uint16_t flags;          /* 14 NT_CODE_* */
-  uint32_t file_length;    /* 16 */
-  uint32_t name_length;    /* 20 */
-  uint32_t table_length;   /* 24 */
-  uint32_t reserved;       /* 28 */
+  uint64_t identity;     /*  0 hash of what told this code object from others, see python_stack.c */
+  int32_t first_line;    /*  8 */
+  uint16_t lines;        /* 12 enum nt_python_lines */
+  uint16_t flags;        /* 14 NT_CODE_* */
+  uint32_t file_length;  /* 16 */
+  uint32_t name_length;  /* 20 */
+  uint32_t table_length; /* 24 */
+  uint32_t reserved;     /* 28 */
 };
 _Static_assert(sizeof(struct nt_code_entry) == 32, "code entry layout");
 
@@ -57,7 +57,8 @@ struct nt_stack_region {
 };
 _Static_assert(sizeof(struct nt_stack_region) == 64, "stack region layout");
 
-#define NT_STACK_CUT 0x8000 /* depth: there were more than NT_STACK_FRAMES frames, this is not the outermost */
+#define NT_STACK_CUT                                                                               \
+  0x8000 /* depth: there were more than NT_STACK_FRAMES frames, this is not the outermost */
 
 struct nt_stack_node {
   uint32_t parent; /*  0 0: the outermost frame; always less than the node's own index */

@@ -77,6 +77,16 @@ run threads
 [ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 31 ]
 check "calls of ended threads are kept" $? "$(calls AllReduce | wc -l) calls"
 
+run init-all
+[ "$status" = 0 ] && [ "$(header | awk '/ init-all /{print $NF}' | sort | uniq -c | awk '{print $1}')" = 2 ] &&
+  [ "$(calls AllReduce | sort | uniq -c | awk '{print $1, $2}')" = "$(printf '2 1\n2 2\n2 3')" ]
+check "a process that is all ranks has one communicator with several ranks" $? "$(header | sed -n '/^comm/,/^$/p'; calls AllReduce)"
+
+run split-in-group
+[ "$status" = 0 ] && header | grep -q ' split .* live ' && [ "$(calls AllReduce)" = "$(printf '1 3\n1 1')" ] &&
+  ! header | grep -q ' unknown '
+check "a handle that NCCL stores late is recognised" $? "$(header | sed -n '/^comm/,/^$/p'; calls AllReduce)"
+
 run many-comms
 [ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 600 ] && header | grep -q '^calls lost  *0$'
 check "600 communicators one after another fit" $? "$(header | head -20)"

@@ -22,7 +22,9 @@
 /* NCCL and the CUDA runtime, as far as the cases go. */
 #define NT_FN(id, name, shape, params, args, fields) ncclResult_t nccl##name params;
 #include "nccl/nccl_api.def"
+int cudaSetDevice(int device);
 int cudaMalloc(void **pointer, size_t size);
+int cudaStreamCreate(cudaStream_t *stream);
 int cudaStreamSynchronize(cudaStream_t stream);
 int cudaMemcpy(void *to, const void *from, size_t size, int kind);
 
@@ -176,6 +178,45 @@ static int threads(void) {
   return 0;
 }
 
+/* One process that is all ranks: its communicators are one, with a rank each. */
+static int init_all(void) {
+  ncclComm_t comms[2];
+  float *buffers[2];
+  cudaStream_t streams[2];
+  check(ncclCommInitAll(comms, 2, NULL), "ncclCommInitAll");
+  for (int i = 0; i < 2; i++) {
+    check(cudaSetDevice(i), "device");
+    check(cudaMalloc((void **)&buffers[i], 64 * sizeof(float)), "cudaMalloc");
+    check(cudaStreamCreate(&streams[i]), "stream");
+  }
+  for (int turn = 0; turn < 3; turn++) {
+    check(ncclGroupStart(), "start");
+    for (int i = 0; i < 2; i++) {
+      check(cudaSetDevice(i), "device");
+      check(ncclAllReduce(buffers[i], buffers[i], 64, ncclFloat32, ncclSum, comms[i], streams[i]),
+            "call");
+    }
+    check(ncclGroupEnd(), "end");
+  }
+  for (int i = 0; i < 2; i++) {
+    check(cudaSetDevice(i), "device");
+    check(cudaStreamSynchronize(streams[i]), "sync");
+  }
+  return 0;
+}
+
+/* A child communicator whose handle NCCL stores only at the end of the group is known all the same. */
+static int split_in_group(void) {
+  ncclComm_t comm = one_rank(), child = NULL;
+  check(ncclGroupStart(), "start");
+  check(ncclCommSplit(comm, 0, 0, &child, NULL), "split");
+  check(ncclGroupEnd(), "end");
+  check(allreduce(child, 3), "child");
+  check(allreduce(comm, 1), "parent");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
 /* Communicators come and go without using up slots. */
 static int many_comms(void) {
   for (int i = 0; i < 600; i++) {
@@ -250,6 +291,8 @@ static const struct {
     {"forks", forks},
     {"fork-then-init", fork_then_init},
     {"threads", threads},
+    {"init-all", init_all},
+    {"split-in-group", split_in_group},
     {"many-comms", many_comms},
     {"jumps", jumps},
     {"results", results},

@@ -89,7 +89,8 @@ unsigned probe_foreign_thread(void) {
   return id;
 }
 
-int probe_line(unsigned format, const unsigned char *table, unsigned length, int first, int offset) {
+int probe_line(unsigned format, const unsigned char *table, unsigned length, int first,
+               int offset) {
   return nt_python_line(format, table, length, first, offset);
 }
 

@@ -13,6 +13,7 @@
 #include "trace/codec_model.h"
 #include "trace/format.h"
 #include "trace/record.h"
+#include "trace/stack_frames.h"
 
 struct row {
   const char *name;
@@ -115,12 +116,31 @@ static void the_frame_header_is_as_documented(void **state) {
       F(HEADER_CHECKSUM, 8),
   };
   COMPARE("frame", want);
-  static const struct row types[] = {F(EVIDENCE, 0), F(STATE, 0), F(SEGMENT, 0), F(DEFS, 0),
-                                     F(CALLS, 0)};
+  static const struct row types[] = {F(EVIDENCE, 0), F(STATE, 0),  F(SEGMENT, 0), F(DEFS, 0),
+                                     F(CALLS, 0),    F(STACKS, 0), F(CODES, 0)};
 #undef F
   compare("frame", false, types, sizeof types / sizeof *types);
   assert_int_equal(NT_FRAME_MAGIC, 'N' | 'T' << 8 | 'F' << 16 | 'R' << 24);
   assert_int_equal(NT_FRAME_HEADER, 64);
+}
+
+static void stacks_are_as_documented(void **state) {
+  (void)state;
+#define F(name)                                                                                    \
+  { #name, NT_NODE_##name, 4 }
+  static const struct row node[] = {F(ID), F(PARENT), F(CODE), F(OFFSET), F(DEPTH)};
+#undef F
+  COMPARE("stack node", node);
+  assert_int_equal(NT_NODE_SIZE, 20);
+#define F(name, size)                                                                              \
+  { #name, NT_CODE_##name, size }
+  static const struct row code[] = {
+      F(ID, 4),          F(FIRST_LINE, 4),  F(LINES, 2),        F(FLAGS, 2),
+      F(FILE_LENGTH, 4), F(NAME_LENGTH, 4), F(TABLE_LENGTH, 4),
+  };
+#undef F
+  COMPARE("code object", code);
+  assert_int_equal(NT_CODE_HEAD, 24);
 }
 
 static void entries_are_as_documented(void **state) {
@@ -238,6 +258,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_superblock_is_as_documented),
       cmocka_unit_test(the_frame_header_is_as_documented),
+      cmocka_unit_test(stacks_are_as_documented),
       cmocka_unit_test(entries_are_as_documented),
       cmocka_unit_test(structures_are_as_documented),
       cmocka_unit_test(open_calls_and_counters_are_as_documented),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/freeze.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/call_text.h"
 #include "cli/text.h"
@@ -107,6 +108,42 @@ uint32_t nt_last_call(const struct nt_job *job, uint32_t rank) {
       last = i;
   }
   return last;
+}
+
+/* The last thing that the rank did, waits for streams included; the newest thread's. */
+static uint32_t last_record(const struct nt_job *job, uint32_t rank) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  uint32_t last = NT_NONE;
+  for (uint32_t i = 0; i < model->call_count; i++)
+    if (model->calls[i].enter_ns <= job->cut_ns &&
+        (last == NT_NONE || model->calls[i].enter_ns >= model->calls[last].enter_ns))
+      last = i;
+  return last;
+}
+
+char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  uint32_t last = last_record(job, rank), wait = nt_host_wait_of(job, rank);
+  char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT];
+  out[0] = '\0';
+  if (last == NT_NONE)
+    return out;
+  const struct nt_model_call *call = &model->calls[wait == NT_NONE ? last : wait];
+  const char *site = nt_model_site(model, call->at);
+  if (wait == NT_NONE && !nt_call_is_open(job, rank, last)) {
+    if (job->cut_ns != INT64_MAX || model->state == NT_PROCESS_EXITED ||
+        model->state == NT_PROCESS_VANISHED)
+      return out; /* it did something after this, or is gone */
+    snprintf(out, size, "host code since %s%s%s", nt_time_short(time, call->exit_ns),
+             site ? ", last call at " : "", site ? site : "");
+    return out;
+  }
+  if (wait == NT_NONE)
+    nt_describe_call(what, sizeof what, job, rank, last);
+  else
+    nt_call_function(what, sizeof what, call->fn);
+  snprintf(out, size, "in %s%s%s", what, site ? " at " : "", site ? site : "");
+  return out;
 }
 
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank) {

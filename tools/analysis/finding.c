@@ -20,6 +20,11 @@ const char *nt_class_name(enum nt_class class) {
       [NT_CLASS_MISMATCH] = "mismatch",
       [NT_CLASS_P2P] = "p2p",
       [NT_CLASS_CYCLE] = "cycle",
+      [NT_CLASS_TEARDOWN] = "teardown",
+      [NT_CLASS_GPU] = "gpu",
+      [NT_CLASS_STALLED] = "stalled",
+      [NT_CLASS_OUTSIDE] = "outside",
+      [NT_CLASS_CONFIG] = "config",
       [NT_CLASS_UNDECIDED] = "undecided",
   };
   return names[class];
@@ -54,8 +59,11 @@ void nt_lines_free(struct nt_lines *lines) {
 }
 
 void nt_finding_free(struct nt_finding *finding) {
-  for (uint32_t i = 0; i < finding->culprit_count; i++)
+  for (uint32_t i = 0; i < finding->culprit_count; i++) {
     free(finding->culprits[i].last);
+    free(finding->culprits[i].at);
+    free(finding->culprits[i].now);
+  }
   free(finding->culprits);
   free(finding->summary);
   nt_rank_set_free(&finding->blame);

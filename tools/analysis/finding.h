@@ -17,6 +17,11 @@ enum nt_class {
   NT_CLASS_MISMATCH,
   NT_CLASS_P2P,
   NT_CLASS_CYCLE,
+  NT_CLASS_TEARDOWN,
+  NT_CLASS_GPU,
+  NT_CLASS_STALLED,
+  NT_CLASS_OUTSIDE,
+  NT_CLASS_CONFIG,
   NT_CLASS_UNDECIDED,
   NT_CLASS_LIMIT,
 };
@@ -38,6 +43,8 @@ struct nt_culprit {
   uint32_t rank; /* index into the model, NT_NONE without a trace */
   int32_t world;
   char *last;       /* its last call, NULL if none */
+  char *at;         /* where in the program it made that call, NULL if not known */
+  char *now;        /* what it does now, as far as can be told; NULL if not */
   int64_t since_ns; /* since when it has been as it is, 0 if not known */
 };
 

@@ -33,7 +33,14 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
  * NT_NONE. */
 uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
 
+/* How far each waiter of an operation got with it, as evidence. */
+void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                     const struct nt_stuck *stuck);
+
 /* Each returns 0 or a negative enum nt_err. */
+int nt_judge_stalls(struct nt_inquiry *inquiry);
+int nt_judge_outside(struct nt_inquiry *inquiry);
+int nt_judge_settings(struct nt_inquiry *inquiry);
 int nt_judge_divergences(struct nt_inquiry *inquiry);
 int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);

@@ -33,22 +33,64 @@ static const struct nt_stuck *stuck_at(const struct knot *knot, uint32_t i) {
   return &knot->inquiry->waits.list[knot->stuck[i]];
 }
 
-/* Which operation of the knot the rank waits in, as an index into knot->stuck; NT_NONE if not one. */
+static bool is_message(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV ||
+         (stuck->kind == NT_STUCK_DEVICE && stuck->item != NT_NONE);
+}
+
+static bool is_collective(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_COLLECTIVE ||
+         (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE);
+}
+
+static bool takes_part(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  if (is_message(stuck) || stuck->kind == NT_STUCK_INIT)
+    return lists(stuck->held, stuck->held_count, rank) ||
+           lists(stuck->laggards, stuck->laggard_count, rank);
+  for (uint32_t v = 0; v < model->view_count; v++)
+    if (knot->inquiry->job->places[rank][v].joint == stuck->joint)
+      return true;
+  return false;
+}
+
+/* When the rank called the collective, 0 if it did not or that is not known. */
+static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  for (uint32_t v = 0; v < model->view_count && stuck->seq; v++) {
+    struct nt_place place = knot->inquiry->job->places[rank][v];
+    if (place.joint != stuck->joint)
+      continue;
+    const struct nt_model_call *call = nt_member_call(
+        knot->inquiry->job, &knot->inquiry->job->joints[place.joint].members[place.member],
+        stuck->seq);
+    return call ? call->enter_ns : 0;
+  }
+  return 0;
+}
+
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where all
+ * are collectives, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
-  uint32_t found = NT_NONE;
-  for (uint32_t i = 0; i < knot->stuck_count; i++)
-    if (lists(stuck_at(knot, i)->waiters, stuck_at(knot, i)->waiter_count, rank)) {
-      if (found != NT_NONE)
-        return NT_NONE;
-      found = i;
+  uint32_t found = NT_NONE, first = NT_NONE;
+  int64_t first_ns = INT64_MAX;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = stuck_at(knot, i);
+    int64_t ns = is_collective(stuck) ? issued_ns(knot, stuck, rank) : 0;
+    if (ns && ns < first_ns) {
+      first_ns = ns;
+      first = i;
     }
-  return found;
+    if (is_collective(stuck) || !lists(stuck->held, stuck->held_count, rank))
+      continue;
+    found = found == NT_NONE ? i : NT_NONE - 1;
+  }
+  return first != NT_NONE ? first : found == NT_NONE - 1 ? NT_NONE : found;
 }
 
 static bool in_all(const struct knot *knot, uint32_t rank) {
   for (uint32_t i = 0; i < knot->stuck_count; i++)
-    if (!lists(stuck_at(knot, i)->waiters, stuck_at(knot, i)->waiter_count, rank) &&
-        !lists(stuck_at(knot, i)->laggards, stuck_at(knot, i)->laggard_count, rank))
+    if (!takes_part(knot, stuck_at(knot, i), rank))
       return false;
   return true;
 }
@@ -57,8 +99,8 @@ static bool in_all(const struct knot *knot, uint32_t rank) {
 static uint32_t majority(const struct knot *knot) {
   uint32_t *votes = calloc((size_t)knot->stuck_count + 1, sizeof *votes);
   uint32_t voters = 0, found = NT_NONE;
-  for (uint32_t i = 0; votes && i < knot->rank_count; i++) {
-    uint32_t choice = in_all(knot, knot->ranks[i]) ? waits_in(knot, knot->ranks[i]) : NT_NONE;
+  for (uint32_t r = 0; votes && r < knot->inquiry->job->model->rank_count; r++) {
+    uint32_t choice = in_all(knot, r) ? waits_in(knot, r) : NT_NONE;
     if (choice == NT_NONE)
       continue;
     votes[choice]++;
@@ -90,13 +132,16 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
 }
 
 static enum nt_class classify(const struct knot *knot) {
-  bool messages = true, creation = false, one = true;
+  bool messages = true, creation = false, one = true, teardown = true;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    messages &= stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV;
+    messages &= is_message(stuck);
+    teardown &= stuck->kind == NT_STUCK_TEARDOWN;
     creation |= stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
     one &= stuck->joint == stuck_at(knot, 0)->joint;
   }
+  if (teardown)
+    return NT_CLASS_TEARDOWN;
   return messages ? NT_CLASS_P2P : creation ? NT_CLASS_INIT : one ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
@@ -106,6 +151,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
       [NT_CLASS_INIT] = "wait for each other in the creation of communicators",
       [NT_CLASS_ORDER] = "wait for each other within one communicator",
       [NT_CLASS_CYCLE] = "wait for each other across communicators",
+      [NT_CLASS_TEARDOWN] = "wait for each other in the end of communicators",
   };
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], line[2 * NT_DESCRIBE];
   struct nt_rank_set members = {0};
@@ -125,6 +171,13 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
   for (uint32_t i = 0; i < knot->rank_count && i < 16; i++)
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, knot->inquiry, knot->ranks[i]));
+  for (uint32_t i = 0; i < knot->stuck_count && i < 8; i++)
+    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE) {
+      nt_describe_place(place, sizeof place, knot->inquiry->job, stuck_at(knot, i)->fn,
+                        stuck_at(knot, i)->seq, stuck_at(knot, i)->joint);
+      nt_lines_add(&finding->evidence, "%s:", place);
+      nt_say_progress(knot->inquiry, finding, stuck_at(knot, i));
+    }
   nt_rank_set_free(&members);
 }
 
@@ -151,13 +204,15 @@ static int judge(struct knot *knot) {
   const struct nt_stuck *stuck = stuck_at(knot, named);
   if (skipped)
     finding->class = NT_CLASS_MISSING;
-  bool message = stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV;
+  bool message = is_message(stuck);
   finding->joint = stuck->joint;
   finding->fn =
-      message ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn : stuck->fn;
+      message && stuck->kind != NT_STUCK_DEVICE
+          ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
+          : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = stuck->open ? NT_CERTAIN : NT_LIKELY;
+  finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
@@ -183,7 +238,7 @@ int nt_judge_knots(struct nt_inquiry *inquiry) {
       if (waits->list[i].knot == k)
         knot.stuck[knot.stuck_count++] = i;
     for (uint32_t i = 0; i < rank_count && !status; i++)
-      if (waits->rank_knot[i] == k)
+      if (waits->rank_knot[i] == k || waits->device_knot[i] == k)
         knot.ranks[knot.rank_count++] = i;
     if (!status)
       status = judge(&knot);

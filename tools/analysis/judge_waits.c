@@ -19,7 +19,11 @@
 /* One culprit and one operation that waits for it. */
 struct blame {
   uint32_t rank, stuck;
-  bool left; /* it had left the communicator */
+  enum {
+    BLAME_BEHIND,  /* it did not call */
+    BLAME_LEFT,    /* it had left the communicator */
+    BLAME_BLOCKED, /* its device is held up by other work */
+  } why;
 };
 
 static int by_rank(const void *a, const void *b) {
@@ -38,7 +42,8 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
   const struct nt_waits *waits = &inquiry->waits;
   size_t room = 1;
   for (uint32_t i = 0; i < waits->count; i++)
-    room += waits->list[i].laggard_count + waits->list[i].leaver_count;
+    room += waits->list[i].laggard_count + waits->list[i].leaver_count +
+            waits->list[i].blocked_count;
   struct blame *blames = malloc(room * sizeof *blames);
   *count = 0;
   for (uint32_t i = 0; blames && i < waits->count; i++) {
@@ -47,9 +52,11 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if (is_sink_rank(waits, stuck->laggards[j]))
-        blames[(*count)++] = (struct blame){stuck->laggards[j], i, false};
+        blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
-      blames[(*count)++] = (struct blame){stuck->leavers[j], i, true};
+      blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
+    for (uint32_t j = 0; j < stuck->blocked_count; j++)
+      blames[(*count)++] = (struct blame){stuck->blocked[j], i, BLAME_BLOCKED};
   }
   if (blames)
     qsort(blames, *count, sizeof *blames, by_rank);
@@ -91,11 +98,13 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
   const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
   bool creation = stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+  if (blame->why == BLAME_BLOCKED)
+    return NT_CLASS_GPU;
   if (nt_error_of(inquiry, blame->rank) != NT_NONE)
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
     return NT_CLASS_DEAD;
-  if (blame->left || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))
+  if (blame->why == BLAME_LEFT || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))
     return NT_CLASS_LEFT;
   if (creation)
     return NT_CLASS_INIT;
@@ -116,12 +125,17 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   nt_describe_ranks(who, sizeof who, &finding->blame);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  const char *when = stuck->kind == NT_STUCK_DEVICE ? "in the middle of" : "before calling";
   switch (finding->class) {
   case NT_CLASS_DEAD:
-    nt_finding_say(finding, "%s died before calling %s%s", who, place, waiting);
+    nt_finding_say(finding, "%s died %s %s%s", who, when, place, waiting);
     break;
   case NT_CLASS_LEFT:
-    nt_finding_say(finding, "%s left before calling %s%s", who, place, waiting);
+    nt_finding_say(finding, "%s left %s %s%s", who, when, place, waiting);
+    break;
+  case NT_CLASS_GPU:
+    nt_finding_say(finding, "on %s %s does not come to the head of its stream: earlier work of the "
+                   "device does not finish%s", who, place, waiting);
     break;
   case NT_CLASS_ERROR:
     nt_finding_say(finding, "%s got an error from NCCL and never completed %s%s", who, place,
@@ -138,7 +152,9 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   default:
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
   }
-  if (stuck->waiter_count && finding->evidence.count < 8) {
+  if (stuck->kind == NT_STUCK_DEVICE) {
+    nt_say_progress(inquiry, finding, stuck);
+  } else if (stuck->waiter_count && finding->evidence.count < 8) {
     char line[2 * NT_DESCRIBE];
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
@@ -169,7 +185,7 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
   if (fate->kind != NT_FATE_ALIVE)
     nt_lines_add(&finding->evidence, "rank %d %s at %s", rank->world,
                  nt_describe_state(state, sizeof state, rank), nt_time_short(time, fate->ns));
-  if (!blame->left)
+  if (blame->why != BLAME_LEFT)
     return;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   for (uint32_t i = 0; i < joint->member_count; i++)

@@ -27,14 +27,17 @@ static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *w
   uint32_t edges = 0;
   memset(g, 0, sizeof *g);
   g->ranks = ranks;
-  g->nodes = ranks + waits->count;
+  g->nodes = 2 * ranks + waits->count;
   g->start = calloc((size_t)g->nodes + 2, sizeof *g->start);
   for (uint32_t i = 0; g->start && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    for (uint32_t j = 0; j < stuck->waiter_count && !stuck->excused; j++)
-      g->start[stuck->waiters[j] + 1]++;
-    g->start[ranks + i + 1] = stuck->excused ? 0 : stuck->laggard_count;
-    edges += stuck->waiter_count + stuck->laggard_count;
+    uint32_t out = stuck->laggard_count + stuck->behind_count;
+    for (uint32_t j = 0; j < stuck->held_count && !stuck->excused; j++)
+      g->start[stuck->held[j] + 1]++;
+    for (uint32_t j = 0; j < stuck->reached_count && !stuck->excused; j++)
+      g->start[ranks + stuck->reached[j] + 1]++;
+    g->start[2 * ranks + i + 1] = stuck->excused ? 0 : out;
+    edges += stuck->held_count + stuck->reached_count + out;
   }
   size_t n = (size_t)g->nodes + 1;
   g->edge = malloc((edges + 1) * sizeof *g->edge);
@@ -52,20 +55,26 @@ static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *w
   memcpy(g->next, g->start, n * sizeof *g->next);
   for (uint32_t i = 0; i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    for (uint32_t j = 0; j < stuck->waiter_count && !stuck->excused; j++)
-      g->edge[g->next[stuck->waiters[j]]++] = ranks + i;
-    for (uint32_t j = 0; j < stuck->laggard_count && !stuck->excused; j++)
-      g->edge[g->next[ranks + i]++] = stuck->laggards[j];
+    if (stuck->excused)
+      continue;
+    for (uint32_t j = 0; j < stuck->held_count; j++)
+      g->edge[g->next[stuck->held[j]]++] = 2 * ranks + i;
+    for (uint32_t j = 0; j < stuck->reached_count; j++)
+      g->edge[g->next[ranks + stuck->reached[j]]++] = 2 * ranks + i;
+    for (uint32_t j = 0; j < stuck->laggard_count; j++)
+      g->edge[g->next[2 * ranks + i]++] = stuck->laggards[j];
+    for (uint32_t j = 0; j < stuck->behind_count; j++)
+      g->edge[g->next[2 * ranks + i]++] = ranks + stuck->behind[j];
   }
   return 0;
 }
 
 static void set_knot(struct nt_waits *waits, uint32_t ranks, uint32_t node, uint32_t knot) {
-  if (node < ranks) {
-    waits->rank_knot[node] = knot;
+  if (node < 2 * ranks) {
+    (node < ranks ? waits->rank_knot : waits->device_knot)[node % ranks] = knot;
     waits->knot_ranks[knot]++;
   } else {
-    waits->list[node - ranks].knot = knot;
+    waits->list[node - 2 * ranks].knot = knot;
     waits->knot_stuck[knot]++;
   }
 }
@@ -110,7 +119,10 @@ static void search(struct graph *g, uint32_t root, uint32_t *clock, struct nt_wa
 }
 
 static uint32_t knot_of(const struct graph *g, const struct nt_waits *waits, uint32_t node) {
-  return node < g->ranks ? waits->rank_knot[node] : waits->list[node - g->ranks].knot;
+  if (node < g->ranks)
+    return waits->rank_knot[node];
+  return node < 2 * g->ranks ? waits->device_knot[node - g->ranks]
+                             : waits->list[node - 2 * g->ranks].knot;
 }
 
 static void find_sinks(const struct graph *g, struct nt_waits *waits) {
@@ -124,15 +136,17 @@ static void find_sinks(const struct graph *g, struct nt_waits *waits) {
 
 static int make_room(struct nt_waits *waits, uint32_t ranks, uint32_t nodes) {
   free(waits->rank_knot);
+  free(waits->device_knot);
   free(waits->knot_ranks);
   free(waits->knot_stuck);
   free(waits->knot_sink);
   waits->knot_count = 0;
   waits->rank_knot = calloc((size_t)ranks + 1, sizeof *waits->rank_knot);
+  waits->device_knot = calloc((size_t)ranks + 1, sizeof *waits->device_knot);
   waits->knot_ranks = calloc((size_t)nodes + 1, sizeof *waits->knot_ranks);
   waits->knot_stuck = calloc((size_t)nodes + 1, sizeof *waits->knot_stuck);
   waits->knot_sink = calloc((size_t)nodes + 1, sizeof *waits->knot_sink);
-  return waits->rank_knot && waits->knot_ranks && waits->knot_stuck && waits->knot_sink
+  return waits->rank_knot && waits->device_knot && waits->knot_ranks && waits->knot_stuck && waits->knot_sink
              ? 0
              : -NT_ERR_MEMORY;
 }

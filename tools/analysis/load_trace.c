@@ -10,6 +10,8 @@
 
 #include <uthash.h>
 
+#include "analysis/load_parts.h"
+#include "cli/stack_text.h"
 #include "nccl/nccl_api.h"
 
 static char *copy(const char *text) {
@@ -110,9 +112,35 @@ static uint32_t number_buffers(struct numbering *numbering, uint32_t view, uint6
   return made->number;
 }
 
+/* Stacks are few and come again and again: the sites of the last ones, by their ids. */
+enum { SITE_CACHE = 256 };
+struct site_cache {
+  struct {
+    uint32_t stack, at;
+  } known[SITE_CACHE];
+};
+
+static uint32_t site_of(struct nt_model_rank *rank, struct nt_trace *trace, uint32_t stack,
+                        struct site_cache *cache) {
+  const struct nt_stack_frame *frames;
+  char text[NT_SITE_TEXT];
+  if (!stack)
+    return 0;
+  if (cache->known[stack % SITE_CACHE].stack == stack)
+    return cache->known[stack % SITE_CACHE].at;
+  int count = nt_trace_stack(trace, stack, &frames);
+  uint32_t at = 0;
+  if (count > 0)
+    at = nt_model_add_site(rank, nt_stack_site_text(text, sizeof text, frames, (size_t)count));
+  cache->known[stack % SITE_CACHE].stack = stack;
+  cache->known[stack % SITE_CACHE].at = at;
+  return at;
+}
+
 static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct nt_error *err) {
   const struct nt_call *calls;
   int64_t count = nt_trace_calls(trace, &calls, err);
+  struct site_cache sites = {0};
   uint32_t hint = NT_NONE;
   int status = 0;
   if (count < 0)
@@ -127,6 +155,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
       status = -NT_ERR_MEMORY;
       break;
     }
+    call->fn = from->fn;
     call->view = hint = view_of(rank, from->comm, hint);
     call->enter_ns = from->enter_ns;
     call->exit_ns = from->exit_ns;
@@ -135,8 +164,10 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->thread = from->thread;
     call->group = from->group;
     call->stream = from->stream;
+    call->launch = from->launch;
+    call->event = nt_fn_is_cuda(call->fn) ? from->recv : 0;
+    call->at = site_of(rank, trace, from->stack, &sites);
     call->peer = from->peer;
-    call->fn = from->fn;
     call->dtype = from->dtype;
     call->op = from->op;
     call->result = from->result;
@@ -211,6 +242,10 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   if (!status)
     status = add_calls(rank, trace, err);
   if (!status)
+    status = nt_load_progress(rank, trace);
+  if (!status)
+    status = nt_load_settings(rank, trace);
+  if (!status)
     status = add_peers(loader, trace);
   if (!status)
     return 0;
@@ -232,8 +267,12 @@ int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struc
       struct nt_model_rank *rank = &model->ranks[j];
       if (rank->pid == note->pid && rank->start_time == note->start_time &&
           (note->world_rank < 0 || rank->world < 0 || rank->world == note->world_rank) &&
-          (int64_t)note->last_beat_ns > rank->gone_ns)
-        rank->gone_ns = (int64_t)note->last_beat_ns;
+          note->vanished_ns && note->last_beat_ns) {
+        int64_t noticed = (int64_t)note->vanished_ns, beat = (int64_t)note->last_beat_ns;
+        rank->gone_ns = beat > rank->gone_ns ? beat : rank->gone_ns;
+        if (!rank->noticed_ns || noticed < rank->noticed_ns)
+          rank->noticed_ns = noticed;
+      }
     }
   }
   model->now_ns = now_ns;

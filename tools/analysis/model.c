@@ -56,6 +56,30 @@ struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank) {
   return call;
 }
 
+const char *nt_model_site(const struct nt_model_rank *rank, uint32_t at) {
+  for (uint32_t i = 0; at && i < rank->site_count; i++)
+    if (rank->sites[i].at == at)
+      return rank->sites[i].text;
+  return NULL;
+}
+
+uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text) {
+  uint32_t at = UINT32_C(2166136261); /* FNV-1a */
+  for (const char *c = text; *c; c++)
+    at = (at ^ (unsigned char)*c) * UINT32_C(16777619);
+  at += at == 0;
+  if (nt_model_site(rank, at))
+    return at;
+  void *array = grow(rank->sites, rank->site_count, &rank->site_room, sizeof *rank->sites);
+  if (array)
+    rank->sites = array;
+  char *copy = array ? strdup(text) : NULL;
+  if (!copy)
+    return 0;
+  rank->sites[rank->site_count++] = (struct nt_model_site){at, copy};
+  return at;
+}
+
 void nt_model_note(struct nt_model *model, const char *format, ...) {
   va_list arguments;
   char *text;
@@ -75,13 +99,18 @@ void nt_model_note(struct nt_model *model, const char *format, ...) {
 static void free_rank(struct nt_model_rank *rank) {
   for (uint32_t i = 0; i < rank->view_count; i++)
     free(rank->views[i].sums);
+  for (uint32_t i = 0; i < rank->site_count; i++)
+    free(rank->sites[i].text);
   free(rank->views);
+  free(rank->sites);
   free(rank->calls);
   free(rank->host);
   free(rank->run_id);
   free(rank->gpu);
   free(rank->pci);
   free(rank->source);
+  free(rank->nccl);
+  free(rank->nccl_env);
 }
 
 void nt_model_drop_last(struct nt_model *model) {

@@ -26,15 +26,6 @@ enum nt_progress {
   NT_PROGRESS_FINISHED,
 };
 
-/* Where a rank's host thread waits outside NCCL. UNKNOWN unless the source tells. */
-enum nt_host_wait {
-  NT_HOST_UNKNOWN,
-  NT_HOST_CODE,   /* not in CUDA and not in NCCL */
-  NT_HOST_STREAM, /* cudaStreamSynchronize */
-  NT_HOST_EVENT,  /* cudaEventSynchronize */
-  NT_HOST_DEVICE, /* cudaDeviceSynchronize and calls that imply it */
-};
-
 struct nt_model_call {
   int64_t enter_ns;
   int64_t exit_ns; /* 0: still inside NCCL when the trace ends */
@@ -44,7 +35,9 @@ struct nt_model_call {
   uint32_t thread;
   uint32_t group; /* of this thread, 0 outside */
   uint32_t stream;
-  uint32_t at;     /* call site, 0 if not known */
+  uint32_t launch; /* on its stream, 0 if not known; of an event's record: launches in front of it */
+  uint64_t event;  /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
+  uint32_t at;     /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
@@ -71,6 +64,12 @@ struct nt_model_view {
   uint64_t (*sums)[NT_SUM_KEPT]; /* NT_SUM_LEVELS rows, or NULL */
 };
 
+/* A line of the program from which NCCL is called. */
+struct nt_model_site {
+  uint32_t at; /* hash of the text */
+  char *text;  /* "train.py:88 step", escaped */
+};
+
 /* One process. */
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
@@ -80,15 +79,18 @@ struct nt_model_rank {
   enum nt_process_state state;
   int exit_code;
   int64_t started_ns, last_beat_ns, exit_ns;
-  int64_t
-      gone_ns; /* last sign of life that others noted of a process that vanished; 0 if none did */
+  int64_t gone_ns;    /* last sign of life that others noted of it when it vanished; 0 if none did */
+  int64_t noticed_ns; /* when the first of them noticed, 0 if none did */
   bool live;
   bool moved; /* it made a call between two looks at a live job */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
-  enum nt_host_wait host_wait;
-  int64_t host_wait_ns;
+  uint64_t gpu_steps;   /* launches seen to begin or finish, all streams together */
+  int64_t gpu_ns;       /* when a stream was last looked at; 0: never */
+  char *nccl, *nccl_env; /* version; NCCL's environment as lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
   uint32_t view_count, view_room;
+  struct nt_model_site *sites;
+  uint32_t site_count, site_room;
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
 };
@@ -106,6 +108,10 @@ struct nt_model {
 struct nt_model_rank *nt_model_add_rank(struct nt_model *model);
 struct nt_model_view *nt_model_add_view(struct nt_model_rank *rank);
 struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank);
+/* The number of a call site, for nt_model_call.at; 0 when there is no memory. */
+uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text);
+/* Its text, NULL if it is 0 or not known. */
+const char *nt_model_site(const struct nt_model_rank *rank, uint32_t at);
 void nt_model_note(struct nt_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -213,6 +213,8 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_errors(inquiry);
   if (!status)
+    status = nt_judge_stalls(inquiry);
+  if (!status)
     status = nt_complete_findings(inquiry);
   return status;
 }

@@ -6,27 +6,21 @@
 #include <string.h>
 
 #include "analysis/knots.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
+#include "analysis/waits_parts.h"
 #include "nccl/nccl_api.h"
 
-/* A live rank that is behind for less may be on its way. Of one that has ended it is known that it never
- * called; the shorter time allows for ranks that were not quite in step when they were ended. */
-#define YOUNG_NS INT64_C(1000000000)
-#define YOUNG_ENDED_NS INT64_C(300000000)
 /* Calls or time after a difference that show that it did not stop the job. */
 #define PASSED_CALLS 16
 #define PASSED_NS INT64_C(1000000000)
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
-struct finder {
-  const struct nt_job *job;
-  const struct nt_freeze *freeze;
-  struct nt_waits *out;
-};
+enum { LISTS = 7 };
 
-static struct nt_stuck *add_stuck(struct finder *f, enum nt_stuck_kind kind, uint32_t joint,
-                                  uint32_t room) {
+struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
+                              uint32_t room) {
   struct nt_waits *out = f->out;
   if (out->count == out->room) {
     uint32_t wanted = out->room ? 2 * out->room : 16;
@@ -41,27 +35,25 @@ static struct nt_stuck *add_stuck(struct finder *f, enum nt_stuck_kind kind, uin
   stuck->kind = kind;
   stuck->joint = joint;
   stuck->item = NT_NONE;
-  stuck->waiters = malloc((room ? room : 1) * sizeof *stuck->waiters);
-  stuck->laggards = malloc((room ? room : 1) * sizeof *stuck->laggards);
-  stuck->leavers = malloc((room ? room : 1) * sizeof *stuck->leavers);
-  if (!stuck->waiters || !stuck->laggards || !stuck->leavers) {
-    free(stuck->waiters);
-    free(stuck->laggards);
-    free(stuck->leavers);
+  room += room == 0;
+  stuck->waiters = malloc((size_t)room * LISTS * sizeof *stuck->waiters); /* all lists in one */
+  if (!stuck->waiters)
     return NULL;
-  }
+  stuck->held = stuck->waiters + room;
+  stuck->reached = stuck->held + room;
+  stuck->laggards = stuck->reached + room;
+  stuck->leavers = stuck->laggards + room;
+  stuck->behind = stuck->leavers + room;
+  stuck->blocked = stuck->behind + room;
   out->count++;
   return stuck;
 }
 
-static void drop_stuck(struct finder *f) {
-  struct nt_stuck *stuck = &f->out->list[--f->out->count];
-  free(stuck->waiters);
-  free(stuck->laggards);
-  free(stuck->leavers);
+void nt_stuck_drop(struct nt_finder *f) {
+  free(f->out->list[--f->out->count].waiters);
 }
 
-static bool is_waiting(const struct finder *f, uint32_t rank) {
+static bool is_alive(const struct nt_finder *f, uint32_t rank) {
   return f->freeze->fates[rank].kind == NT_FATE_ALIVE;
 }
 
@@ -72,19 +64,51 @@ static void note_laggard(struct nt_stuck *stuck, const struct nt_member *member)
     stuck->laggards[stuck->laggard_count++] = member->rank;
 }
 
-static void note_waiter(struct finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t index) {
+/* Its host waits for the operation; at which one its device is may not be known. */
+static void note_held(const struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
+                      uint32_t index) {
   const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  stuck->held[stuck->held_count++] = rank;
+  if (call->progress != NT_PROGRESS_ENQUEUED)
+    stuck->reached[stuck->reached_count++] = rank;
+}
+
+bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  bool unfinished = nt_call_unfinished(f->job, rank, index);
   if (!stuck->since_ns || call->enter_ns < stuck->since_ns)
     stuck->since_ns = call->enter_ns;
   stuck->fn = call->fn;
-  if (!is_waiting(f, rank))
-    return;
+  if (!unfinished || !is_alive(f, rank))
+    return unfinished;
   stuck->waiters[stuck->waiter_count++] = rank;
+  note_held(f, stuck, rank, index);
   stuck->open |= nt_call_is_open(f->job, rank, index);
+  return true;
+}
+
+void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
+                          const struct nt_member *member, uint32_t position) {
+  uint32_t call = position >= member->first ? member->call[position - member->first] : NT_NONE;
+  if (call == NT_NONE && is_alive(f, member->rank)) {
+    stuck->waiters[stuck->waiter_count++] = member->rank;
+    stuck->held[stuck->held_count++] = member->rank;
+    stuck->reached[stuck->reached_count++] = member->rank;
+    return;
+  }
+  if (call == NT_NONE || nt_stuck_note(f, stuck, member->rank, call) || !is_alive(f, member->rank))
+    return;
+  for (uint32_t p = position + 1; p <= member->called; p++) {
+    call = p >= member->first ? member->call[p - member->first] : NT_NONE;
+    if (call != NT_NONE && nt_call_unfinished(f->job, member->rank, call)) {
+      note_held(f, stuck, member->rank, call);
+      return;
+    }
+  }
 }
 
 /* A live job: those that are behind may just be on their way. */
-static void judge_movement(struct finder *f, struct nt_stuck *stuck) {
+static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   bool all_alive = !stuck->leaver_count, moved = false, live = false;
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {
@@ -94,7 +118,7 @@ static void judge_movement(struct finder *f, struct nt_stuck *stuck) {
     moved |= rank->moved;
     live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
   }
-  int64_t young = live ? YOUNG_NS : YOUNG_ENDED_NS;
+  int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
   stuck->moving = moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
 }
 
@@ -111,7 +135,7 @@ static int64_t last_call_ns(const struct nt_job *job, uint32_t index) {
 
 /* Only members without a trace can be behind. That holds the others if it is the last thing they did; where
  * one has gone on, the operation is taken as finished. Returns false if so. */
-static bool judge_blind(struct finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
   bool live = false;
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   for (uint32_t i = 0; i < joint->member_count; i++) {
@@ -123,7 +147,7 @@ static bool judge_blind(struct finder *f, struct nt_stuck *stuck, const struct n
     stuck->moving |= rank->moved;
     live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
   }
-  int64_t young = live ? YOUNG_NS : YOUNG_ENDED_NS;
+  int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
   stuck->moving |= stuck->since_ns && now - stuck->since_ns < young;
   return stuck->waiter_count > 0;
 }
@@ -154,10 +178,10 @@ static bool only_changed(const struct nt_divergence *divergence) {
   return true;
 }
 
-static int stuck_divergence(struct finder *f, uint32_t index,
+static int stuck_divergence(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
-  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_DIVERGED, index, joint->member_count);
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->seq = divergence->position;
@@ -167,14 +191,14 @@ static int stuck_divergence(struct finder *f, uint32_t index,
       continue;
     uint32_t call = member->call[divergence->position - member->first];
     if (call != NT_NONE)
-      note_waiter(f, stuck, member->rank, call);
+      nt_stuck_note(f, stuck, member->rank, call);
   }
   if (has_passed(f->job, joint, divergence->position))
-    stuck->waiter_count = 0; /* it stopped nobody */
+    stuck->waiter_count = stuck->held_count = stuck->reached_count = 0; /* it stopped nobody */
   return 0;
 }
 
-static int stuck_collective(struct finder *f, uint32_t index,
+static int stuck_collective(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = joint->members[0].called, high = low;
@@ -189,7 +213,7 @@ static int stuck_collective(struct finder *f, uint32_t index,
   if (divergence->hidden_high || (divergence->position && !only_changed(divergence)) ||
       (divergence->position && low == divergence->position))
     return 0;
-  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->seq = blind ? high : low + 1;
@@ -200,21 +224,16 @@ static int stuck_collective(struct finder *f, uint32_t index,
       note_laggard(stuck, member);
       continue;
     }
-    uint32_t call =
-        stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
-    if (call != NT_NONE)
-      note_waiter(f, stuck, member->rank, call);
-    else if (is_waiting(f, member->rank))
-      stuck->waiters[stuck->waiter_count++] = member->rank;
+    nt_stuck_note_member(f, stuck, member, stuck->seq);
   }
   if (!blind)
     judge_movement(f, stuck);
   else if (!judge_blind(f, stuck, joint))
-    drop_stuck(f);
+    nt_stuck_drop(f);
   return 0;
 }
 
-static int stuck_split(struct finder *f, uint32_t index) {
+static int stuck_split(struct nt_finder *f, uint32_t index) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, high = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
@@ -224,7 +243,7 @@ static int stuck_split(struct finder *f, uint32_t index) {
   }
   if (!high || (low == high && !joint->absent))
     return 0;
-  struct nt_stuck *stuck = add_stuck(f, NT_STUCK_SPLIT, index, joint->member_count);
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_SPLIT, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->absent = low == high;
@@ -234,20 +253,20 @@ static int stuck_split(struct finder *f, uint32_t index) {
     if (member->splits < stuck->seq)
       note_laggard(stuck, member);
     else
-      note_waiter(f, stuck, member->rank, member->split_call);
+      nt_stuck_note(f, stuck, member->rank, member->split_call);
   }
   if (!stuck->absent)
     judge_movement(f, stuck);
   else if (!stuck->open)
-    drop_stuck(f);
+    nt_stuck_drop(f);
   return 0;
 }
 
-static int stuck_init(struct finder *f, const struct nt_creations *creations, uint32_t item) {
+static int stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item) {
   const struct nt_creation *creation = &creations->list[item];
   uint32_t missing = nt_rank_set_count(&creation->missing);
   struct nt_stuck *stuck =
-      add_stuck(f, NT_STUCK_INIT, creation->joint, creation->creator_count + missing);
+      nt_stuck_add(f, NT_STUCK_INIT, creation->joint, creation->creator_count + missing);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->item = item;
@@ -257,9 +276,9 @@ static int stuck_init(struct finder *f, const struct nt_creations *creations, ui
   for (uint32_t i = 0; i < creation->creator_count; i++) {
     const struct nt_creator *creator = &creation->creators[i];
     if (creator->call != NT_NONE && !creator->refused)
-      note_waiter(f, stuck, creator->rank, creator->call);
-    else if (!creator->refused && is_waiting(f, creator->rank))
-      stuck->waiters[stuck->waiter_count++] = creator->rank;
+      nt_stuck_note(f, stuck, creator->rank, creator->call);
+    else if (!creator->refused && is_alive(f, creator->rank))
+      stuck->waiters[stuck->waiter_count++] = stuck->held[stuck->held_count++] = creator->rank;
   }
   for (uint32_t w = nt_rank_set_next(&creation->missing, 0); w < NT_RANK_MAX;
        w = nt_rank_set_next(&creation->missing, w + 1)) {
@@ -274,18 +293,18 @@ static int stuck_init(struct finder *f, const struct nt_creations *creations, ui
   return 0;
 }
 
-static int stuck_message(struct finder *f, const struct nt_p2p *p2p, uint32_t item) {
+static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t item) {
   const struct nt_p2p_end *end = &p2p->ends[item];
   const struct nt_member *partner = nt_p2p_partner(f->job, end);
   if (f->freeze->fates[end->rank].kind != NT_FATE_ALIVE && end->is_send)
     return 0; /* it is gone, and whatever it sent is nobody's wait */
   struct nt_stuck *stuck =
-      add_stuck(f, end->is_send ? NT_STUCK_SEND : NT_STUCK_RECV, end->joint, 1);
+      nt_stuck_add(f, end->is_send ? NT_STUCK_SEND : NT_STUCK_RECV, end->joint, 1);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->item = item;
   stuck->seq = end->seq;
-  note_waiter(f, stuck, end->rank, end->call);
+  nt_stuck_note(f, stuck, end->rank, end->call);
   if (partner)
     note_laggard(stuck, partner);
   stuck->absent = !partner;
@@ -299,7 +318,7 @@ static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
   return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
 }
 
-static int list_stuck(struct finder *f, const struct nt_p2p *p2p,
+static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
                       const struct nt_creations *creations,
                       const struct nt_divergence *divergences) {
   int status = 0;
@@ -308,6 +327,8 @@ static int list_stuck(struct finder *f, const struct nt_p2p *p2p,
       status = stuck_divergence(f, i, &divergences[i]);
     if (!status)
       status = stuck_collective(f, i, &divergences[i]);
+    if (!status)
+      status = nt_stuck_device(f, i, &divergences[i]);
     if (!status)
       status = stuck_split(f, i);
   }
@@ -319,7 +340,7 @@ static int list_stuck(struct finder *f, const struct nt_p2p *p2p,
       continue; /* only the first of a queue is waited for */
     status = stuck_message(f, p2p, p2p->unmatched[i]);
   }
-  return status;
+  return status ? status : nt_stuck_pairs(f, p2p);
 }
 
 /* A knot that holds only because of a send that may have been buffered is none. */
@@ -343,7 +364,7 @@ static bool loosen(struct nt_waits *waits) {
 int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_p2p *p2p, const struct nt_creations *creations,
                   const struct nt_divergence *divergences, struct nt_waits *out) {
-  struct finder f = {job, freeze, out};
+  struct nt_finder f = {job, freeze, out};
   memset(out, 0, sizeof *out);
   int status = list_stuck(&f, p2p, creations, divergences);
   for (uint32_t i = 0; i < out->count; i++)
@@ -356,13 +377,11 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
 }
 
 void nt_waits_free(struct nt_waits *waits) {
-  for (uint32_t i = 0; i < waits->count; i++) {
+  for (uint32_t i = 0; i < waits->count; i++)
     free(waits->list[i].waiters);
-    free(waits->list[i].laggards);
-    free(waits->list[i].leavers);
-  }
   free(waits->list);
   free(waits->rank_knot);
+  free(waits->device_knot);
   free(waits->knot_ranks);
   free(waits->knot_stuck);
   free(waits->knot_sink);

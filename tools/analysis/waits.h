@@ -7,8 +7,9 @@
  * of this end at a sink: a rank that waits for nothing, an operation that nobody can finish, or a knot
  * of ranks that wait for each other.
  *
- * Device progress and host waits, where the source tells them, belong into stuck_collective() and
- * is_waiting() in waits.c: an operation that has finished on a rank is none that the rank waits in.
+ * Two things of a rank wait: its host, until an operation has finished, and its device, which works on a
+ * stream in order. An operation that all have called waits for the devices on which it stands behind
+ * another (waits_device.c).
  */
 #ifndef NT_WAITS_H
 #define NT_WAITS_H
@@ -25,6 +26,8 @@ enum nt_stuck_kind {
   NT_STUCK_INIT, /* of the list of creations */
   NT_STUCK_RECV,
   NT_STUCK_SEND,
+  NT_STUCK_TEARDOWN, /* finalize or destroy */
+  NT_STUCK_DEVICE,   /* everybody called, and it does not finish; a message where `item` is set */
 };
 
 struct nt_stuck {
@@ -32,12 +35,16 @@ struct nt_stuck {
   uint32_t joint;
   uint32_t seq;
   uint8_t fn;
-  uint32_t item; /* INIT: index of the creation; RECV, SEND: index of the end */
+  uint32_t item; /* INIT: index of the creation; RECV, SEND, DEVICE: index of the end */
   int64_t since_ns;
-  uint32_t *waiters, waiter_count;   /* ranks (indices) that called */
-  uint32_t *laggards, laggard_count; /* ranks with a trace that did not */
-  uint32_t *leavers,
-      leaver_count; /* of these, not among the laggards: those that left the communicator */
+  /* Ranks, as indices. */
+  uint32_t *waiters, waiter_count;   /* called, and it is unfinished there */
+  uint32_t *held, held_count;        /* hosts that wait for it: those, and who waits in a later one */
+  uint32_t *reached, reached_count;  /* devices that are at it, as far as known */
+  uint32_t *laggards, laggard_count; /* have a trace and did not call */
+  uint32_t *leavers, leaver_count;   /* of these, not among the laggards: left the communicator */
+  uint32_t *behind, behind_count;    /* DEVICE: devices that are at another operation of NCCL */
+  uint32_t *blocked, blocked_count;  /* DEVICE: devices that are at other work in front of it */
   bool absent;      /* a member without a trace may be among those that did not */
   bool open;        /* some waiter's host is inside the call */
   bool soft;        /* a send that may have been buffered: the rank may have gone on */
@@ -49,7 +56,7 @@ struct nt_stuck {
 struct nt_waits {
   struct nt_stuck *list;
   uint32_t count, room;
-  uint32_t *rank_knot; /* by rank */
+  uint32_t *rank_knot, *device_knot; /* by rank: of its host, of its device */
   uint32_t knot_count;
   uint32_t *knot_ranks, *knot_stuck; /* members of each knot, counted */
   bool *knot_sink;                   /* nothing leads out of it */

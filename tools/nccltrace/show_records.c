@@ -113,8 +113,8 @@ static bool moves_data(const struct nt_call *call) {
 static void print_titles(FILE *out, int width, const char *at, bool color) {
   fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %*s%s%s%s\n",
           nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", "FUNCTION", width, "COMM",
-          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", at ? -10 : 0, "DURATION",
-          at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
+          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", at ? -10 : 0,
+          "DURATION", at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
 }
 
 static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
@@ -160,8 +160,8 @@ int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *fil
     print_titles(out, width, stacks ? "AT" : NULL, color);
   for (int64_t i = 0; i < count; i++) {
     const struct nt_call *call = selection.calls[i];
-    print_record(trace, call, out, width,
-                 stacks ? nt_show_at(trace, call, at, sizeof at) : NULL, color);
+    print_record(trace, call, out, width, stacks ? nt_show_at(trace, call, at, sizeof at) : NULL,
+                 color);
     if (filter->stacks)
       nt_show_stack(trace, call, out);
   }

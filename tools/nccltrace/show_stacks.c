@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nccltrace/show_stacks.h"
 
-#include <string.h>
-
+#include "cli/stack_text.h"
 #include "cli/text.h"
 
 bool nt_show_has_stacks(const struct nt_call *const *calls, size_t count) {
@@ -12,23 +11,12 @@ bool nt_show_has_stacks(const struct nt_call *const *calls, size_t count) {
   return false;
 }
 
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 const char *nt_show_at(struct nt_trace *trace, const struct nt_call *call, char *out, size_t size) {
   const struct nt_stack_frame *frames;
-  char text[512];
   int count = nt_trace_stack(trace, call->stack, &frames);
   if (count <= 0)
     return call->stack != 0 || call->flags & NT_CALL_NO_STACK ? "?" : "-";
-  if (frames[0].line > 0)
-    snprintf(text, sizeof text, "%s:%d %s", base_name(frames[0].file), frames[0].line,
-             frames[0].function);
-  else
-    snprintf(text, sizeof text, "%s %s", base_name(frames[0].file), frames[0].function);
-  return nt_text_escape(out, size, text);
+  return nt_stack_site_text(out, size, frames, (size_t)count);
 }
 
 void nt_show_stack(struct nt_trace *trace, const struct nt_call *call, FILE *out) {

@@ -14,7 +14,7 @@
 /* True if one of the calls has a stack, or lacks one that it should have. */
 bool nt_show_has_stacks(const struct nt_call *const *calls, size_t count);
 
-/* "train.py:88 step", escaped, of the innermost frame; "?" if the stack is not known, "-" if there is
+/* "train.py:88 step", escaped (stack_text.h); "?" if the stack is not known, "-" if there is
  * none. Returns `out`. */
 const char *nt_show_at(struct nt_trace *trace, const struct nt_call *call, char *out, size_t size);
 

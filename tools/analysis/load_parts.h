@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of loading one trace; load_trace.c calls them once the calls are there. */
+#ifndef NT_LOAD_PARTS_H
+#define NT_LOAD_PARTS_H
+
+#include "analysis/model.h"
+
+/* How far the device got with each call: from the marks of its stream, else from host waits that
+ * returned. Returns 0 or a negative enum nt_err. */
+int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace);
+
+/* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
+int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device progress of calls while loading.
+ *
+ * A stream runs in order, so its two watermarks place every launch. Where there are none (no marks, or the
+ * launch was captured) a host wait that returned tells of everything in front of it on that stream, as long
+ * as nobody had aborted: after an abort hung operations read as finished.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/load_parts.h"
+#include "nccl/nccl_api.h"
+
+#define WAITED_STREAMS 32
+
+static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t launch) {
+  bool frozen = launch > stream->frozen_after && launch <= stream->frozen;
+  if (!stream->polled_ns || !launch || frozen)
+    return NT_PROGRESS_UNKNOWN;
+  if (launch <= stream->finished)
+    return NT_PROGRESS_FINISHED;
+  return launch <= stream->reached ? NT_PROGRESS_REACHED : NT_PROGRESS_ENQUEUED;
+}
+
+static bool is_launched(const struct nt_model_call *call) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  return call->stream && call->launch && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
+         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV);
+}
+
+/* Captured launches have no marks; others that have none make the head of a stream uncertain. */
+static bool has_gaps(const struct nt_model_rank *rank, const struct nt_trace_stream *stream) {
+  uint32_t captured = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    captured += rank->calls[i].stream == stream->number && rank->calls[i].launch &&
+                (rank->calls[i].flags & NT_CALL_CAPTURED);
+  return stream->unmarked > captured;
+}
+
+static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  size_t count = nt_trace_stream_count(trace);
+  for (size_t s = 0; s < count; s++) {
+    struct nt_trace_stream stream = nt_trace_stream_at(trace, s);
+    rank->gpu_steps += (uint64_t)stream.reached + stream.finished;
+    if (stream.polled_ns > rank->gpu_ns)
+      rank->gpu_ns = stream.polled_ns;
+    bool gaps = stream.unmarked && has_gaps(rank, &stream);
+    for (uint32_t i = 0; i < rank->call_count; i++) {
+      struct nt_model_call *call = &rank->calls[i];
+      if (call->stream != stream.number || !is_launched(call))
+        continue;
+      call->progress = (uint8_t)place(&stream, call->launch);
+      if (gaps && call->progress == NT_PROGRESS_ENQUEUED && call->launch == stream.finished + 1)
+        call->progress = NT_PROGRESS_UNKNOWN;
+    }
+  }
+}
+
+static int64_t first_abort(const struct nt_model_rank *rank) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
+      first = rank->calls[i].enter_ns;
+  return first;
+}
+
+/* Streams that one thread has waited for, seen from the end of its calls. */
+struct waited {
+  uint32_t stream[WAITED_STREAMS], count;
+  bool device;
+};
+
+static bool was_waited(const struct waited *waited, uint32_t stream) {
+  for (uint32_t i = 0; i < waited->count; i++)
+    if (waited->stream[i] == stream)
+      return true;
+  return waited->device;
+}
+
+static void add_wait(struct waited *waited, const struct nt_model_call *call) {
+  if (nt_fn_shape(call->fn) == NT_SHAPE_DEVICE_SYNC)
+    waited->device = true;
+  else if (call->stream && !was_waited(waited, call->stream) && waited->count < WAITED_STREAMS)
+    waited->stream[waited->count++] = call->stream;
+}
+
+/* Backwards through each thread's calls: what stands in front of a wait that returned is finished. */
+static void place_by_waits(struct nt_model_rank *rank) {
+  int64_t abort_ns = first_abort(rank);
+  struct waited waited = {0};
+  for (uint32_t i = rank->call_count; i-- > 0;) {
+    struct nt_model_call *call = &rank->calls[i];
+    if (i + 1 < rank->call_count && rank->calls[i + 1].thread != call->thread)
+      memset(&waited, 0, sizeof waited);
+    bool returned = call->exit_ns && call->exit_ns < abort_ns && call->result == 0;
+    if (nt_fn_is_host_wait(call->fn) && returned)
+      add_wait(&waited, call);
+    else if (is_launched(call) && call->progress == NT_PROGRESS_UNKNOWN && call->exit_ns &&
+             !(call->flags & NT_CALL_IN_PROGRESS) && was_waited(&waited, call->stream))
+      call->progress = NT_PROGRESS_FINISHED;
+  }
+}
+
+int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  place_calls(rank, trace);
+  place_by_waits(rank);
+  return 0;
+}
+
+/* What differs between the ranks of a healthy job. */
+static bool is_of_one_rank(const char *name) {
+  static const char *const own[] = {"NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_COMM_ID",
+                                    "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE"};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (!strcmp(name, own[i]))
+      return true;
+  return false;
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static char *join(char **lines, size_t count) {
+  size_t size = 1;
+  for (size_t i = 0; i < count; i++)
+    size += strlen(lines[i]) + 1;
+  char *text = malloc(size), *at = text;
+  for (size_t i = 0; text && i < count; i++) {
+    size_t length = strlen(lines[i]);
+    memcpy(at, lines[i], length);
+    at[length] = '\n';
+    at += length + 1;
+  }
+  if (text)
+    *at = '\0';
+  return text;
+}
+
+int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  static const char prefix[] = "env.NCCL_";
+  const char *key, *value, *version = nt_trace_evidence(trace, "nccl.0.version");
+  size_t count = 0, kept = 0;
+  while (nt_trace_evidence_at(trace, count, &key, &value))
+    count++;
+  char **lines = calloc(count + 1, sizeof *lines);
+  int status = lines ? 0 : -NT_ERR_MEMORY;
+  for (size_t i = 0; i < count && !status; i++) {
+    nt_trace_evidence_at(trace, i, &key, &value);
+    if (strncmp(key, prefix, sizeof prefix - 1) || is_of_one_rank(key + 4))
+      continue;
+    size_t size = strlen(key) + strlen(value);
+    lines[kept] = malloc(size);
+    if (lines[kept])
+      stpcpy(stpcpy(stpcpy(lines[kept], key + 4), "="), value), kept++;
+    else
+      status = -NT_ERR_MEMORY;
+  }
+  if (kept)
+    qsort(lines, kept, sizeof *lines, by_text);
+  if (!status) {
+    rank->nccl_env = join(lines, kept);
+    rank->nccl = version ? strdup(version) : NULL;
+    status = rank->nccl_env ? 0 : -NT_ERR_MEMORY;
+  }
+  for (size_t i = 0; i < kept; i++)
+    free(lines[i]);
+  free(lines);
+  return status;
+}

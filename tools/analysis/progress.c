@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream runs in order; across streams only events order, and what they were recorded behind counts. */
+#include "analysis/progress.h"
+
+#include "analysis/freeze.h"
+#include "nccl/nccl_api.h"
+
+bool nt_call_unfinished(const struct nt_job *job, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &job->model->ranks[rank].calls[index];
+  return call->progress != NT_PROGRESS_FINISHED || nt_call_is_open(job, rank, index);
+}
+
+bool nt_call_outstanding(const struct nt_job *job, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &job->model->ranks[rank].calls[index];
+  return call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED ||
+         nt_call_is_open(job, rank, index);
+}
+
+/* The oldest launch of the stream that is known to be unfinished, up to number `last`. */
+static uint32_t oldest_on(const struct nt_job *job, const struct nt_model_rank *rank,
+                          uint32_t stream, uint32_t last) {
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (call->stream != stream || !call->launch || call->launch > last ||
+        call->enter_ns > job->cut_ns ||
+        (call->progress != NT_PROGRESS_ENQUEUED && call->progress != NT_PROGRESS_REACHED))
+      continue;
+    if (found == NT_NONE || call->launch < rank->calls[found].launch)
+      found = i;
+  }
+  return found;
+}
+
+/* The record that a wait for an event refers to: the newest in front of it. */
+static uint32_t record_of(const struct nt_model_rank *rank, const struct nt_model_call *wait) {
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (nt_fn_shape(call->fn) == NT_SHAPE_EVENT_RECORD && call->event == wait->event &&
+        call->enter_ns < wait->enter_ns &&
+        (found == NT_NONE || call->enter_ns > rank->calls[found].enter_ns))
+      found = i;
+  }
+  return found;
+}
+
+/* Another stream's operation that was launched earlier and is known to be unfinished. */
+static uint32_t elsewhere(const struct nt_model_rank *rank, const struct nt_model_call *call) {
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *other = &rank->calls[i];
+    if (other->launch && other->stream != call->stream && other->enter_ns < call->enter_ns &&
+        other->progress == NT_PROGRESS_REACHED)
+      return i;
+  }
+  return NT_NONE;
+}
+
+struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  const struct nt_model_call *call = &rank->calls[index];
+  struct nt_front front = {oldest_on(job, rank, call->stream, call->launch - 1), NT_NONE};
+  if (front.call != NT_NONE)
+    return front;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *wait = &rank->calls[i];
+    if (nt_fn_shape(wait->fn) != NT_SHAPE_STREAM_WAIT || wait->stream != call->stream ||
+        wait->launch >= call->launch || wait->enter_ns > call->enter_ns)
+      continue;
+    uint32_t record = record_of(rank, wait);
+    uint32_t other = record == NT_NONE
+                         ? NT_NONE
+                         : oldest_on(job, rank, rank->calls[record].stream,
+                                     rank->calls[record].launch);
+    if (other != NT_NONE)
+      return (struct nt_front){other, i};
+    if (wait->launch == call->launch - 1)
+      front.event = i;
+  }
+  if (front.event != NT_NONE) /* of an event that was recorded out of sight: behind anything */
+    front.call = elsewhere(rank, call);
+  return front;
+}
+
+uint32_t nt_host_wait_of(const struct nt_job *job, uint32_t r) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (nt_fn_is_host_wait(call->fn) && call->enter_ns <= job->cut_ns &&
+        (!call->exit_ns || call->exit_ns > job->cut_ns) && !(call->flags & NT_CALL_ABANDONED) &&
+        (found == NT_NONE || call->enter_ns > rank->calls[found].enter_ns))
+      found = i;
+  }
+  return found;
+}

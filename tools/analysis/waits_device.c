@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations that everybody called and that do not finish.
+ *
+ * Per communicator the oldest of them stands for all later ones. On each device it is at the head of its
+ * stream, behind another operation of NCCL, or behind other work, and only what the marks tell is believed:
+ * an operation whose progress nobody saw is not listed here.
+ */
+#include "analysis/progress.h"
+#include "analysis/sequence.h"
+#include "analysis/waits_parts.h"
+#include "nccl/nccl_api.h"
+
+/* How far back one looks for the longest pause that was normal in this job. */
+#define NORMAL_CALLS 256
+
+/* First position from `low` on that is known to be unfinished on the member; 0 if none. */
+static uint32_t first_outstanding(const struct nt_job *job, const struct nt_member *member) {
+  for (uint32_t p = member->first; p && p <= member->called; p++) {
+    uint32_t call = member->call[p - member->first];
+    if (call != NT_NONE && nt_call_outstanding(job, member->rank, call))
+      return p;
+  }
+  return 0;
+}
+
+/* The longest time between two of the member's calls up to `position`. */
+static int64_t normal_pause(const struct nt_job *job, const struct nt_member *member,
+                            uint32_t position) {
+  int64_t longest = 0;
+  uint32_t low = position > NORMAL_CALLS ? position - NORMAL_CALLS : 1;
+  for (uint32_t p = position; p > low; p--) {
+    const struct nt_model_call *a = nt_member_call(job, member, p - 1);
+    const struct nt_model_call *b = nt_member_call(job, member, p);
+    if (a && b && b->enter_ns - a->enter_ns > longest)
+      longest = b->enter_ns - a->enter_ns;
+  }
+  return longest;
+}
+
+static int64_t now_of(const struct nt_finder *f) {
+  int64_t now = f->job->model->now_ns;
+  return f->freeze->ns < now ? f->freeze->ns : now;
+}
+
+static int64_t young_of(const struct nt_model_rank *rank) {
+  bool over = rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
+  return over ? NT_YOUNG_ENDED_NS : NT_YOUNG_NS;
+}
+
+/* Sorts the device of one that called into the lists. */
+static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
+  if (call == NT_NONE || f->freeze->fates[rank].kind != NT_FATE_ALIVE ||
+      f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED ||
+      nt_call_is_open(f->job, rank, call))
+    return;
+  if (nt_front_of(f->job, rank, call).call != NT_NONE)
+    stuck->behind[stuck->behind_count++] = rank;
+  else
+    stuck->blocked[stuck->blocked_count++] = rank;
+}
+
+/* Whoever is gone in the middle of it; a device that others hold up explains more than one that was done
+ * before it went. */
+static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+  bool explained = stuck->behind_count || stuck->blocked_count, remains = false;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    remains |= f->freeze->fates[joint->members[i].rank].kind == NT_FATE_ALIVE &&
+               !joint->members[i].ended_ns;
+  for (uint32_t i = 0; i < joint->member_count && remains; i++) {
+    const struct nt_member *member = &joint->members[i];
+    uint32_t call = stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
+    bool gone = f->freeze->fates[member->rank].kind != NT_FATE_ALIVE || member->ended_ns;
+    bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
+    if (gone && !(done && explained))
+      stuck->leavers[stuck->leaver_count++] = member->rank;
+  }
+}
+
+int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t low = UINT32_MAX, position = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint32_t first = first_outstanding(f->job, &joint->members[i]);
+    low = joint->members[i].called < low ? joint->members[i].called : low;
+    position = first && (!position || first < position) ? first : position;
+  }
+  if (!position || position > low || joint->absent || divergence->hidden_high ||
+      (divergence->position && divergence->position <= position))
+    return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DEVICE, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  int64_t last = 0, young = 0;
+  stuck->seq = position;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    const struct nt_model_call *call = nt_member_call(f->job, member, position);
+    int64_t pause = normal_pause(f->job, member, position);
+    nt_stuck_note_member(f, stuck, member, position);
+    if (call)
+      note_device(f, stuck, member->rank, member->call[position - member->first]);
+    last = call && call->enter_ns > last ? call->enter_ns : last;
+    pause = pause > young_of(rank) ? pause : young_of(rank);
+    young = pause > young ? pause : young;
+    stuck->moving |= rank->moved;
+  }
+  note_gone(f, stuck, joint);
+  stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
+  if (!stuck->waiter_count)
+    nt_stuck_drop(f);
+  return 0;
+}
+
+/* Both sides have called; only the first of a queue. */
+static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t item) {
+  const struct nt_p2p_end *send = &p2p->ends[item], *ends[2] = {send, send + 1};
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DEVICE, send->joint, 2);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  int64_t last = 0, young = 0;
+  stuck->item = item;
+  stuck->seq = send->seq;
+  for (int i = 0; i < 2; i++) {
+    const struct nt_model_rank *rank = &f->job->model->ranks[ends[i]->rank];
+    const struct nt_model_call *call = &rank->calls[ends[i]->call];
+    nt_stuck_note(f, stuck, ends[i]->rank, ends[i]->call);
+    note_device(f, stuck, ends[i]->rank, ends[i]->call);
+    last = call->enter_ns > last ? call->enter_ns : last;
+    young = young_of(rank) > young ? young_of(rank) : young;
+    stuck->moving |= rank->moved;
+  }
+  /* Named as the side sees it that is not held up by its own device. */
+  bool sender = stuck->blocked_count && stuck->blocked[0] == send->rank;
+  stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
+  stuck->moving |= now_of(f) - last < young;
+  if (!stuck->waiter_count)
+    nt_stuck_drop(f);
+  return 0;
+}
+
+int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
+  const struct nt_p2p_end *told = NULL;
+  int status = 0;
+  for (uint32_t i = 0; i + 1 < p2p->count && !status; i++) {
+    const struct nt_p2p_end *send = &p2p->ends[i], *recv = send + 1;
+    bool pair = send->is_send && !recv->is_send && send->joint == recv->joint &&
+                send->source == recv->source && send->destination == recv->destination &&
+                send->seq == recv->seq;
+    bool same = told && told->joint == send->joint && told->source == send->source &&
+                told->destination == send->destination;
+    if (!pair || same ||
+        nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
+        (!nt_call_outstanding(f->job, send->rank, send->call) &&
+         !nt_call_outstanding(f->job, recv->rank, recv->call)))
+      continue;
+    told = send;
+    status = stuck_pair(f, p2p, i);
+  }
+  return status;
+}

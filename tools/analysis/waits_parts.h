@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two halves of the search for stuck operations share: waits.c and waits_device.c. */
+#ifndef NT_WAITS_PARTS_H
+#define NT_WAITS_PARTS_H
+
+#include "analysis/waits.h"
+
+/* A live rank that is behind for less may be on its way. Of one that has ended it is known that it never
+ * called; the shorter time allows for ranks that were not quite in step when they were ended. */
+#define NT_YOUNG_NS INT64_C(1000000000)
+#define NT_YOUNG_ENDED_NS INT64_C(300000000)
+
+struct nt_finder {
+  const struct nt_job *job;
+  const struct nt_freeze *freeze;
+  struct nt_waits *out;
+};
+
+/* Appends an empty one with room for that many ranks in each list; NULL when there is no memory. */
+struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
+                              uint32_t room);
+/* Takes the last one out again. */
+void nt_stuck_drop(struct nt_finder *f);
+/* The rank called, by this call of its: a waiter if it is unfinished there. Returns whether it is. */
+bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call);
+/* The member called the operation at `position`; lists it among the waiters or the held. */
+void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
+                          const struct nt_member *member, uint32_t position);
+
+/* Operations of a joint, and messages, that all have called and that do not finish. */
+int nt_stuck_device(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
+int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p);
+
+#endif
