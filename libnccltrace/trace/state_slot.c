@@ -32,16 +32,25 @@ static void *grow(void *old, size_t count, size_t *room, size_t size, int *rc) {
   return grown;
 }
 
-static struct nt_comm_facts *find_comm(const struct nt_facts *facts, uint32_t number) {
-  /* Numbers are handed out in order, so arrays are nearly sorted: look from the end. */
-  for (size_t i = facts->comm_count; i-- > 0;)
-    if (facts->comms[i].def.number == number)
-      return &facts->comms[i];
-  return NULL;
+/* Where the communicator `number` is in the array, which is sorted, or would have to be. */
+static size_t place_of(const struct nt_facts *facts, uint32_t number) {
+  size_t low = 0, high = facts->comm_count;
+  /* Numbers are handed out in order: the place is nearly always at the end. */
+  if (high && facts->comms[high - 1].def.number < number)
+    return high;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (facts->comms[middle].def.number < number)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
 }
 
 const struct nt_comm_facts *nt_facts_comm(const struct nt_facts *facts, uint32_t number) {
-  return find_comm(facts, number);
+  const size_t at = place_of(facts, number);
+  return at < facts->comm_count && facts->comms[at].def.number == number ? &facts->comms[at] : NULL;
 }
 
 static bool has_ended(const struct nt_comm_facts *comm) {
@@ -49,20 +58,22 @@ static bool has_ended(const struct nt_comm_facts *comm) {
 }
 
 int nt_facts_add_comm(struct nt_facts *facts, const struct nt_comm_facts *comm) {
-  struct nt_comm_facts *known = find_comm(facts, comm->def.number);
-  if (!known) {
+  const size_t at = place_of(facts, comm->def.number);
+  if (at == facts->comm_count || facts->comms[at].def.number != comm->def.number) {
     int rc;
     void *grown =
         grow(facts->comms, facts->comm_count, &facts->comm_room, sizeof *facts->comms, &rc);
     if (!grown)
       return rc;
     facts->comms = grown;
-    known = &facts->comms[facts->comm_count++];
-  } else if (has_ended(known) && !has_ended(comm)) {
+    memmove((void *)&facts->comms[at + 1], (void *)&facts->comms[at],
+            (facts->comm_count - at) * sizeof *facts->comms);
+    facts->comm_count++;
+  } else if (has_ended(&facts->comms[at]) && !has_ended(comm)) {
     return 0;
   }
-  memcpy(known, comm, sizeof *known);
-  known->def.name[sizeof known->def.name - 1] = 0;
+  memcpy((void *)&facts->comms[at], comm, sizeof *comm);
+  facts->comms[at].def.name[sizeof facts->comms[at].def.name - 1] = 0;
   return 0;
 }
 

@@ -114,25 +114,42 @@ static void add_directory(struct gather *g, const char *path) {
   g->directory_count += g->directories[g->directory_count] != NULL;
 }
 
-/* An area belongs to a directory if its file lies there, or, before it has one, if it is meant to. */
-static bool lies_in(const struct gather *g, const struct nt_trace *trace) {
-  char copy[PATH_MAX];
-  const char *file = nt_trace_process(trace)->file_path;
-  const char *meant = nt_trace_evidence(trace, "directory");
-  int length = file    ? snprintf(copy, sizeof copy, "%s", file)
-               : meant ? snprintf(copy, sizeof copy, "%s/", meant)
-                       : -1;
-  if (length < 0 || (size_t)length >= sizeof copy)
+/* The directory in which the area's file lies or, before there is one, is meant to. */
+static bool directory_of(const struct nt_area *area, char *out, size_t size) {
+  const struct nt_area_header *header = area->header;
+  const char *key = "directory=";
+  if (atomic_load_explicit(&header->file_ready, memory_order_acquire)) {
+    int length = snprintf(out, size, "%.*s", (int)sizeof header->file_path, header->file_path);
+    char *slash = strrchr(out, '/');
+    if (length < 0 || (size_t)length >= size || !slash)
+      return false;
+    *(slash == out ? slash + 1 : slash) = '\0';
+    return true;
+  }
+  uint32_t length = atomic_load_explicit(&header->evidence_length, memory_order_acquire);
+  length = length < header->evidence_size ? length : header->evidence_size;
+  const char *line = memmem(area->evidence, length, key, strlen(key));
+  if (!line)
     return false;
-  char *slash = strrchr(copy, '/');
-  if (!slash)
-    return false;
-  *(slash == copy ? slash + 1 : slash) = '\0';
-  char *real = realpath(copy, NULL);
+  line += strlen(key);
+  const char *end = memchr(line, '\n', length - (size_t)(line - area->evidence));
+  return end && snprintf(out, size, "%.*s", (int)(end - line), line) < (int)size;
+}
+
+/* Looks at the header only: a node may hold large traces of other jobs. */
+static bool belongs(const struct gather *g, const char *path) {
+  struct nt_area area;
+  char directory[PATH_MAX];
   bool found = false;
-  for (int i = 0; real && i < g->directory_count; i++)
-    found |= !strcmp(real, g->directories[i]);
-  free(real);
+  if (nt_area_open(path, 0, &area) != 0)
+    return false;
+  if (directory_of(&area, directory, sizeof directory)) {
+    char *real = realpath(directory, NULL);
+    for (int i = 0; real && i < g->directory_count; i++)
+      found |= !strcmp(real, g->directories[i]);
+    free(real);
+  }
+  nt_area_close(&area);
   return found;
 }
 
@@ -140,9 +157,9 @@ static int add_area(const char *path, void *context) {
   struct gather *g = context;
   struct nt_trace *trace;
   struct nt_error err = {0};
-  if (nt_trace_open(path, 0, &trace, &err) < 0)
+  if (!belongs(g, path) || nt_trace_open(path, 0, &trace, &err) < 0)
     return 0; /* somebody else's business, or gone in the meantime */
-  if (!is_loaded(g, nt_trace_process(trace)) && lies_in(g, trace))
+  if (!is_loaded(g, nt_trace_process(trace)))
     load(g, path, trace);
   nt_trace_close(trace);
   return 0;
