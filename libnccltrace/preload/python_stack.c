@@ -7,7 +7,8 @@
  * Identity. An address names a code object only while it lives, and then the allocator likes to give the
  * same address to a similar one. From 3.12 on the interpreter numbers its code objects. Before, file,
  * function and line table count with their addresses and with what of their contents is at hand: the
- * strings' own hashes and last characters, the table's length, first, middle and last bytes. Nothing here keeps an object alive, since a reference count must not be touched without the GIL.
+ * strings' own hashes and last characters, the table's length, first, middle and last bytes. Nothing here
+ * keeps an object alive, since a reference count must not be touched without the GIL.
  *
  * Tables are private to the process, open-addressed, and only ever added to by compare-and-swap: a slot
  * is one word, so it is there as a whole or not at all. Two threads that meet a new stack at once both
@@ -21,6 +22,7 @@
 #include <sys/mman.h>
 
 #include "preload/process.h"
+#include "preload/python_code.h"
 #include "preload/python_layout.h"
 #include "preload/python_rows.h"
 #include "trace/error.h"
@@ -33,9 +35,6 @@ enum {
   STACK_PROBES = 16,
   NO_ROOM = 0xffff, /* in place of an id: this stack was tried and did not fit */
   STEPS_MAX = 1024, /* frames looked at, kept or not */
-  FILE_MAX = 1024,  /* bytes kept, the last ones */
-  NAME_MAX_BYTES = 256,
-  TABLE_MAX = 32 * 1024,
 };
 
 _Static_assert(NT_STACK_NODES < NO_ROOM, "a node's index fits into the lower 16 bits of a slot");
@@ -79,28 +78,10 @@ int nt_python_stack_start(struct nt_code_region *code_region,
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-ALWAYS_INLINE const char *pointer_at(const char *object, unsigned offset) {
-  const char *value;
-  memcpy(&value, object + offset, sizeof(value));
-  return value;
-}
-
-ALWAYS_INLINE uint64_t word_at(const char *object, unsigned offset) {
-  uint64_t value;
-  memcpy(&value, object + offset, sizeof(value));
-  return value;
-}
-
-ALWAYS_INLINE int32_t int_at(const char *object, unsigned offset) {
-  int32_t value;
-  memcpy(&value, object + offset, sizeof(value));
-  return value;
-}
-
 ALWAYS_INLINE const char *innermost(const struct nt_python_layout *layout, const char *thread) {
-  const char *frame = pointer_at(thread, layout->thread_frame);
+  const char *frame = nt_python_pointer(thread, layout->thread_frame);
   if (layout->frames == NT_PYTHON_CFRAME && frame)
-    frame = pointer_at(frame, layout->cframe_frame);
+    frame = nt_python_pointer(frame, layout->cframe_frame);
   return frame;
 }
 
@@ -119,19 +100,19 @@ ALWAYS_INLINE bool read_frame(const struct nt_python_layout *layout, const void 
     if (owner >= OWNED_BY_INTERPRETER)
       return false;
   }
-  const char *code = pointer_at(frame, layout->frame_code);
+  const char *code = nt_python_pointer(frame, layout->frame_code);
   if (frames == NT_PYTHON_DIRECT)
     code = (const char *)((uintptr_t)code & ~(uintptr_t)TAG);
-  if (NT_UNLIKELY(!code || pointer_at(code, 8) != code_type))
+  if (NT_UNLIKELY(!code || nt_python_pointer(code, 8) != code_type))
     return false;
   out->code = code;
   if (frames == NT_PYTHON_OBJECTS) {
-    out->offset = int_at(frame, layout->frame_at) * layout->unit;
+    out->offset = nt_python_int(frame, layout->frame_at) * layout->unit;
     return true;
   }
-  out->offset = (int32_t)(pointer_at(frame, layout->frame_at) - (code + layout->code_bytes));
+  out->offset = (int32_t)(nt_python_pointer(frame, layout->frame_at) - (code + layout->code_bytes));
   return owner == OWNED_BY_GENERATOR ||
-         out->offset >= int_at(code, layout->code_first_traceable) * CODE_UNIT;
+         out->offset >= nt_python_int(code, layout->code_first_traceable) * CODE_UNIT;
 }
 
 /* ---- hashes ------------------------------------------------------------------------------------- */
@@ -154,20 +135,20 @@ ALWAYS_INLINE uint64_t fold(uint64_t a, uint64_t b) {
 
 /* A string's own hash, where it has been asked for, its length, and the last bytes of its characters. */
 ALWAYS_INLINE uint64_t sample_text(const struct nt_python_layout *layout, const char *text) {
-  uint64_t length = word_at(text, layout->text_length);
-  uint64_t sample = word_at(text, layout->text_hash) + length * K1;
+  uint64_t length = nt_python_word(text, layout->text_length);
+  uint64_t sample = nt_python_word(text, layout->text_hash) + length * K1;
   /* Within the object whatever the width of its characters, if they are behind its head at all. */
-  if (NT_LIKELY(length >= 8 && int_at(text, layout->text_state) >> layout->text_kind & 0x8))
-    sample += word_at(text, layout->text_ascii + (unsigned)length - 8) * K2;
+  if (NT_LIKELY(length >= 8 && nt_python_int(text, layout->text_state) >> layout->text_kind & 0x8))
+    sample += nt_python_word(text, layout->text_ascii + (unsigned)length - 8) * K2;
   return sample;
 }
 
 ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const char *table) {
-  uint64_t length = word_at(table, layout->bytes_length), sample = length * K1;
+  uint64_t length = nt_python_word(table, layout->bytes_length), sample = length * K1;
   unsigned data = layout->bytes_data, size = (unsigned)length;
   if (NT_LIKELY(length >= 8))
-    return sample + word_at(table, data) + word_at(table, data + size / 2 - 4) * K2 +
-           word_at(table, data + size - 8) * K3;
+    return sample + nt_python_word(table, data) + nt_python_word(table, data + size / 2 - 4) * K2 +
+           nt_python_word(table, data + size - 8) * K3;
   for (unsigned i = 0; i < size; i++)
     sample = sample * K2 + *(const unsigned char *)(table + data + i);
   return sample;
@@ -175,16 +156,16 @@ ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const
 
 /* What is read here, every code object has: the interpreter makes none without. */
 ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const char *code) {
-  const char *file = pointer_at(code, layout->code_file);
-  const char *name = pointer_at(code, layout->code_name);
-  const char *table = pointer_at(code, layout->code_table);
-  uint64_t line = (uint32_t)int_at(code, layout->code_first_line);
-  uint64_t version = layout->code_version ? (uint32_t)int_at(code, layout->code_version) : 0;
+  const char *file = nt_python_pointer(code, layout->code_file);
+  const char *name = nt_python_pointer(code, layout->code_name);
+  const char *table = nt_python_pointer(code, layout->code_table);
+  uint64_t line = (uint32_t)nt_python_int(code, layout->code_first_line);
+  uint64_t version = layout->code_version ? (uint32_t)nt_python_int(code, layout->code_version) : 0;
   uint64_t a = (uintptr_t)code + (uintptr_t)file * K3, b = (uintptr_t)name + (uintptr_t)table * K2;
   if (NT_LIKELY(version)) /* it is 0 only when four billion have been given */
     return fold(a + version * K4, b + line * K1);
   return fold(a + sample_text(layout, file) * K4, b + line * K1) +
-         fold(sample_table(layout, table) ^ K0, word_at(name, layout->text_hash) ^ K3);
+         fold(sample_table(layout, table) ^ K0, nt_python_word(name, layout->text_hash) ^ K3);
 }
 
 ALWAYS_INLINE uint64_t hash_frames(const struct nt_python_layout *layout, const void *code_type,
@@ -193,7 +174,7 @@ ALWAYS_INLINE uint64_t hash_frames(const struct nt_python_layout *layout, const 
   unsigned kept = 0;
   for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {
     struct place place;
-    const char *back = pointer_at(frame, layout->frame_back);
+    const char *back = nt_python_pointer(frame, layout->frame_back);
     if (read_frame(layout, code_type, frame, &place)) {
       if (kept++ == NT_STACK_FRAMES) /* the outer ones do not count, only that there are some */
         return fold(hash ^ K4, K2) | 1;
@@ -241,146 +222,6 @@ static uint64_t hash_stack(const struct nt_python *python, const char *frame) {
 
 /* ---- a stack that is new ------------------------------------------------------------------------ */
 
-/* Room for `wanted` more of what `used` counts, up to `limit`; the place, or UINT32_MAX. */
-static uint32_t reserve(_Atomic uint32_t *used, uint32_t wanted, uint32_t limit) {
-  uint32_t at = atomic_load_explicit(used, memory_order_relaxed);
-  do {
-    if (at > limit || wanted > limit - at)
-      return UINT32_MAX;
-  } while (!atomic_compare_exchange_weak_explicit(used, &at, at + wanted, memory_order_relaxed,
-                                                  memory_order_relaxed));
-  return at;
-}
-
-struct text {
-  unsigned char *bytes;
-  uint32_t length, room;
-  bool cut;
-};
-
-static unsigned utf8(uint32_t c, unsigned char out[4]) {
-  if (c < 0x80) {
-    out[0] = (unsigned char)c;
-    return 1;
-  }
-  /* An undecodable byte of a file name stands as a lone surrogate: it becomes that byte again. */
-  if (c >= 0xdc80 && c <= 0xdcff) {
-    out[0] = (unsigned char)(c - 0xdc00);
-    return 1;
-  }
-  unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  static const unsigned char first[] = {0, 0xc0, 0xe0, 0xf0};
-  out[0] = (unsigned char)(first[more] | c >> 6 * more);
-  for (unsigned i = 1; i <= more; i++)
-    out[i] = (unsigned char)(0x80 | (c >> 6 * (more - i) & 0x3f));
-  return more + 1;
-}
-
-/* Where the characters are, and how wide (1, 2, 4); 0: no string, or one whose form is not known. */
-static unsigned open_text(const struct nt_python *python, const char *object, const char **data) {
-  const struct nt_python_layout *layout = &python->layout;
-  if (!object || pointer_at(object, 8) != python->text_type)
-    return 0;
-  uint32_t state = (uint32_t)int_at(object, layout->text_state);
-  unsigned shift = layout->text_kind;
-  /* Some releases give the field in front of it 16 bits: then what should be the kind is zero. */
-  if (!(state >> shift & 0x1f))
-    shift = 16;
-  unsigned kind = state >> shift & 7;
-  bool compact = state >> (shift + 3) & 1, ascii = state >> (shift + 4) & 1;
-  if (!compact || (kind != 1 && kind != 2 && kind != 4))
-    return 0;
-  *data = object + (ascii ? layout->text_ascii : layout->text_compact);
-  return kind;
-}
-
-/* As UTF-8; of a text that is too long the end, which tells more of a path. */
-static void copy_text(const struct nt_python *python, const char *object, struct text *out) {
-  const char *data;
-  unsigned char c[4];
-  unsigned kind = open_text(python, object, &data);
-  out->length = 0;
-  out->cut = false;
-  if (!kind) {
-    out->bytes[out->length++] = '?';
-    return;
-  }
-  uint64_t count = word_at(object, python->layout.text_length), from = count;
-  uint32_t bytes = 0;
-  for (int copying = 0; copying < 2; copying++) {
-    for (uint64_t i = copying ? from : count; copying ? i < count : i > 0;) {
-      uint64_t at = copying ? i++ : --i;
-      uint32_t value = kind == 1   ? ((const uint8_t *)data)[at]
-                       : kind == 2 ? ((const uint16_t *)(const void *)data)[at]
-                                   : ((const uint32_t *)(const void *)data)[at];
-      unsigned length = utf8(value, c);
-      if (!copying) {
-        if (bytes + length > out->room)
-          break;
-        bytes += length;
-        from = at;
-        continue;
-      }
-      memcpy(out->bytes + out->length, c, length);
-      out->length += length;
-    }
-  }
-  out->cut = from > 0;
-}
-
-/* The line table's bytes; one that is too long is left out, since the rest of it would be missed. */
-static const char *open_table(const struct nt_python *python, const char *code, uint32_t *length) {
-  const char *table = pointer_at(code, python->layout.code_table);
-  *length = 0;
-  if (!table || pointer_at(table, 8) != python->bytes_type)
-    return NULL;
-  uint64_t size = word_at(table, python->layout.bytes_length);
-  if (size > TABLE_MAX)
-    return NULL;
-  *length = (uint32_t)size;
-  return table + python->layout.bytes_data;
-}
-
-static uint32_t reserve_code(uint32_t size) {
-  const uint32_t unit = NT_CODE_UNIT;
-  return reserve(&codes->used, (size + unit - 1) & ~(unit - 1), codes->size);
-}
-
-/* Copies one code object into the area: its id, or 0 if there is no room. */
-static uint32_t copy_code(const struct nt_python *python, const char *code, uint64_t identity) {
-  unsigned char file_bytes[FILE_MAX], name_bytes[NAME_MAX_BYTES];
-  struct text file = {.bytes = file_bytes, .room = FILE_MAX};
-  struct text name = {.bytes = name_bytes, .room = NAME_MAX_BYTES};
-  copy_text(python, pointer_at(code, python->layout.code_file), &file);
-  copy_text(python, pointer_at(code, python->layout.code_name), &name);
-  uint32_t table_length;
-  const char *table = open_table(python, code, &table_length);
-  uint32_t size = (uint32_t)sizeof(struct nt_code_entry) + file.length + name.length;
-  uint16_t flags = file.cut || name.cut ? NT_CODE_CUT : 0;
-  uint32_t at = table ? reserve_code(size + table_length) : UINT32_MAX;
-  if (at == UINT32_MAX) {
-    table_length = 0;
-    flags |= NT_CODE_NO_LINES;
-    at = reserve_code(size);
-  }
-  if (at == UINT32_MAX)
-    return 0;
-  unsigned char *base = (unsigned char *)codes + at;
-  struct nt_code_entry *entry = (struct nt_code_entry *)(void *)base;
-  *entry = (struct nt_code_entry){.identity = identity,
-                                  .first_line = int_at(code, python->layout.code_first_line),
-                                  .lines = python->layout.lines,
-                                  .flags = flags,
-                                  .file_length = file.length,
-                                  .name_length = name.length,
-                                  .table_length = table_length};
-  memcpy(base + sizeof(*entry), file.bytes, file.length);
-  memcpy(base + sizeof(*entry) + file.length, name.bytes, name.length);
-  if (table_length)
-    memcpy(base + size, table, table_length);
-  return at / NT_CODE_UNIT;
-}
-
 static uint32_t find_code(const struct nt_python *python, const char *code) {
   uint64_t identity = identify(&python->layout, code);
   uint32_t made = 0;
@@ -388,7 +229,7 @@ static uint32_t find_code(const struct nt_python *python, const char *code) {
     _Atomic uint32_t *slot = &tables->codes[(identity + i) % CODE_SLOTS];
     uint32_t id = atomic_load_explicit(slot, memory_order_acquire);
     if (!id) {
-      made = made ? made : copy_code(python, code, identity);
+      made = made ? made : nt_python_copy_code(python, code, identity, codes);
       /* Release: pairs with the acquire above in the thread that finds it. */
       if (!made || atomic_compare_exchange_strong_explicit(slot, &id, made, memory_order_acq_rel,
                                                            memory_order_acquire))
@@ -421,7 +262,7 @@ static uint32_t find_node(const struct nt_stack_node *wanted) {
     uint32_t id = atomic_load_explicit(slot, memory_order_acquire);
     if (!id) {
       if (!made) {
-        made = reserve(&stacks->used, 1, stacks->count);
+        made = nt_python_reserve(&stacks->used, 1, stacks->count);
         if (made == UINT32_MAX)
           return 0;
         *node_at(made) = *wanted;
@@ -450,7 +291,7 @@ static uint32_t intern(const struct nt_python *python, const char *frame) {
       }
       places[count++] = place;
     }
-    frame = pointer_at(frame, python->layout.frame_back);
+    frame = nt_python_pointer(frame, python->layout.frame_back);
   }
   for (uint32_t i = count; i-- > 0;) {
     struct nt_stack_node node = {.parent = id,

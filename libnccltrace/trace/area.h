@@ -238,6 +238,8 @@ struct nt_area_header {
   uint32_t gpu_stream_offset, gpu_stream_size, gpu_stream_count; /* entry i belongs to stream slot i */
   uint32_t gpu_mark_offset, gpu_mark_size, gpu_mark_count;
   _Atomic uint64_t gpu_marks;        /* marks written so far; the last gpu_mark_count are there */
+  _Atomic uint64_t gpu_marks_drained; /* of them in frames already; written by the helper */
+  _Atomic uint64_t gpu_marks_lost;    /* overwritten before they were */
   _Atomic uint64_t gpu_heartbeat_ns; /* CLOCK_REALTIME of the gpu thread's last look, 0: no such thread */
   /* Python stacks, stack_area.h; all 0 where there are none */
   uint32_t code_offset, code_size;

@@ -381,6 +381,7 @@ int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how) {
     nt_drain_free_chunks(drain);
   if (moved >= 0 && !drain->foreign)
     nt_drain_endings(drain, !drain->waiting_since);
+  nt_drain_marks(drain, how);
   nt_drain_define_open(drain);
   if (!drain->file.evidence_version && drain->now >= drain->retry &&
       atomic_load_explicit(&drain->area->header->evidence_length, memory_order_acquire))

@@ -49,7 +49,7 @@ struct nt_drain {
   struct nt_stack_definer *stacks;
   uint64_t spool_calls;
   /* CLOCK_MONOTONIC, ns */
-  uint64_t now, waiting_since, active, stated, retry, synced;
+  uint64_t now, waiting_since, active, stated, retry, synced, marked;
   bool stalled; /* the end of the latest activity has been written and synced */
 };
 
@@ -59,6 +59,9 @@ void nt_drain_look(struct nt_drain *drain);
 int64_t nt_drain_batch(struct nt_drain *drain);
 /* Frees retired chunks that are drained. */
 void nt_drain_free_chunks(struct nt_drain *drain);
+
+/* drain_gpu.c: puts waiting marks into a frame, if it is time. */
+int nt_drain_marks(struct nt_drain *drain, enum nt_drain_how how);
 
 /* drain_defs.c: appends a DEFS frame with what the batch refers to and the segment lacks. When the frame
  * does not make it into the spool, nt_drain_undefine must be called. */

@@ -162,6 +162,16 @@ static int refuse_area(struct nt_error *err, int rc) {
   }
 }
 
+/* From the oldest that the ring still has: those that are in frames as well are dropped later. */
+static int copy_marks(struct nt_trace *trace, const struct nt_area *area) {
+  struct nt_buffer marks = {0};
+  uint64_t from = 0;
+  nt_area_marks(area, &from, &marks);
+  int rc = marks.failed ? -NT_ERR_MEMORY : nt_take_marks(trace, marks.data, marks.length);
+  free(marks.data);
+  return rc;
+}
+
 int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super *want,
                  struct nt_error *err) {
   struct nt_area area;
@@ -185,6 +195,8 @@ int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super
     rc = copy_numbers(&area, &trace->area);
   if (!rc)
     rc = nt_area_facts(&area, &trace->facts);
+  if (!rc)
+    rc = copy_marks(trace, &area);
   if (!rc && area.stacks)
     rc = nt_stack_table_area(&trace->stacks, area.codes, area.header->code_size, area.stacks,
                              area.header->stack_size);

@@ -267,7 +267,8 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
   unsigned char *payload;
   int rc;
   if (frame->type != NT_FRAME_DEFS && frame->type != NT_FRAME_SEGMENT &&
-      frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES)
+      frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES &&
+      frame->type != NT_FRAME_GPU)
     return 0;
   if (nt_frame_unpack(frame, stored, &payload)) {
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
@@ -276,6 +277,8 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
   }
   if (frame->type == NT_FRAME_STACKS)
     rc = nt_stack_table_nodes(&trace->stacks, payload, frame->raw);
+  else if (frame->type == NT_FRAME_GPU)
+    rc = nt_take_marks(trace, payload, frame->raw);
   else if (frame->type == NT_FRAME_CODES)
     rc = nt_stack_table_codes(&trace->stacks, payload, frame->raw);
   else

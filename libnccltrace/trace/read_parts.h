@@ -47,6 +47,8 @@ struct nt_trace {
   char **warnings;
   size_t warning_count, warnings_dropped;
   struct nt_stack_table stacks;
+  struct nt_trace_mark *marks; /* ticks until nt_finish_marks */
+  size_t mark_count;
   struct nt_call *calls;
   size_t call_count;
   bool calls_loaded;
@@ -86,6 +88,11 @@ void nt_area_copy_free(struct nt_area_copy *copy);
 
 /* ---- read_calls.c */
 int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err);
+
+/* ---- read_marks.c */
+int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t length);
+/* Sorts, drops doubles, converts times: once everything is taken. */
+void nt_finish_marks(struct nt_trace *trace);
 
 /* ---- process_state.c */
 void nt_judge_process(struct nt_trace *trace);

@@ -199,6 +199,7 @@ static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
     trace->facts.clock_first = trace->identity.clock_first;
   if (trace->facts.clock_last.ticks < trace->facts.clock_first.ticks)
     trace->facts.clock_last = trace->facts.clock_first;
+  nt_finish_marks(trace);
   rc = make_comms(trace);
   return rc ? nt_refuse(err, -rc, 0, "out of memory") : 0;
 }
@@ -233,6 +234,7 @@ void nt_trace_close(struct nt_trace *trace) {
   free(trace->lines);
   free(trace->calls);
   nt_stack_table_free(&trace->stacks);
+  free(trace->marks);
   free(trace);
 }
 

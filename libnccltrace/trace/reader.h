@@ -84,6 +84,16 @@ struct nt_trace_stream {
   int64_t polled_ns;
 };
 
+/*
+ * A step of GPU progress: launches first…last of the stream were seen to have been reached, or to be finished,
+ * after not_before_ns (0: not known) and by by_ns. NT_GPU_DURATION: not_before_ns is the exact time from start to
+ * end mark of launch `first`, in nanoseconds; one launch in 64 has one.
+ */
+struct nt_trace_mark {
+  uint32_t stream, kind, first, last;
+  int64_t not_before_ns, by_ns;
+};
+
 /* A trace is opened from a rankN.trace file or from an area file; when it is a file of a process whose
  * area is on this node, both are joined (NT_OPEN_NO_AREA: not). Ownership of *out passes to the caller. On failure
  * returns a negative enum nt_err and fills err. Damage that loses only a part is not a failure: see
@@ -103,6 +113,10 @@ const struct nt_trace_comm *nt_trace_comm_at(const struct nt_trace *trace, size_
 const struct nt_trace_comm *nt_trace_comm_by_number(const struct nt_trace *trace, uint32_t number);
 size_t nt_trace_stream_count(const struct nt_trace *trace);
 struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i);
+/* The step of `kind` that includes the call's launch; NULL if none was seen or kept. */
+const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
+                                             enum nt_gpu_mark_kind kind,
+                                             const struct nt_call *call);
 size_t nt_trace_peer_count(const struct nt_trace *trace);
 const struct nt_peer_note *nt_trace_peer_at(const struct nt_trace *trace, size_t i);
 /* Damage that was skipped, one line each ("at byte 8192: frame checksum wrong, 312 bytes skipped"). */

@@ -104,6 +104,9 @@ bool nt_area_thread(const struct nt_area *area, uint32_t index, struct nt_thread
 uint32_t nt_area_comm_number(const struct nt_area *area, uint32_t slot);
 uint32_t nt_area_stream_number(const struct nt_area *area, uint32_t slot);
 void nt_area_clock(const struct nt_area *area, struct nt_clock_sync *last);
+/* Appends the marks from number *from on as a GPU frame has them, advances *from; returns how many were lost
+ * (drain_gpu.c). */
+uint64_t nt_area_marks(const struct nt_area *area, uint64_t *from, struct nt_buffer *out);
 /* Heartbeat, exit, counters, peers, clock; then communicators, streams, threads. Not the open calls. */
 int nt_area_facts(const struct nt_area *area, struct nt_facts *out);
 /* The open call of a chunk, if it has one; `copy` is room for the snapshot. */

@@ -5,6 +5,7 @@
 """
 import ctypes
 import sys
+import time
 
 library = ctypes.CDLL(sys.argv[1])
 library.probe_cost.restype = library.probe_instructions.restype = ctypes.c_double
@@ -28,7 +29,11 @@ def measure():
 names = {"measure": measure}
 exec(compile(chain(FRAMES - 3), "bench.py", "exec"), names)
 # f0 … f13, measure and this module's frame.
-runs = [names["f0"](1) for _ in range(5)]
+# The least of many short runs: other users of the machine come and go.
+runs = []
+for _ in range(25):
+    runs.append(names["f0"](1))
+    time.sleep(0.02)
 cost, instructions = min(run[0] for run in runs), runs[0][1]
 print("python_stack_%d_frames_%d.%d %.1f ns target %d %s" % (
     (FRAMES,) + sys.version_info[:2] + (cost, TARGET, "ok" if cost <= TARGET else "MISS")))

@@ -466,9 +466,9 @@ def threads():
 
     def work(n):
         try:
-            for i in range(20):
+            for i in range(60):
                 names = {"look": look}
-                exec(compile("\n" * (n * 50 + i) + "look()", "<thread %d>" % n, "exec"), names)
+                exec(compile("\n" * (n * 70 + i) + "look()", "<thread %d>" % n, "exec"), names)
         except BaseException as error:
             errors.append(error)
 

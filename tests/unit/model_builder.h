@@ -9,7 +9,7 @@
  *   struct nt_verdict *v = job_judge(&j);
  *
  * Sequence numbers are counted as the library does. Each call is one millisecond after the one before;
- * job_pass lets time go by. Ranks are alive and looked at ten seconds after the last call.
+ * job_pass lets time go by. Ranks are alive and looked at one and a half seconds after the last call.
  */
 #ifndef NT_MODEL_BUILDER_H
 #define NT_MODEL_BUILDER_H
@@ -30,6 +30,7 @@
 
 enum { JOB_RANKS = 16, JOB_COMMS = 8 };
 #define MS INT64_C(1000000)
+#define JOB_LOOK_MS 1500 /* older than a young wait, younger than a job that stands still */
 
 struct job {
   struct nt_model model;
@@ -180,8 +181,8 @@ static inline void job_drop(struct job *j, int32_t world) {
 static inline struct nt_verdict *job_judge(struct job *j) {
   for (uint32_t i = 0; i < j->model.rank_count; i++)
     if (!j->model.ranks[i].last_beat_ns)
-      j->model.ranks[i].last_beat_ns = j->clock + 10000 * MS;
-  j->model.now_ns = j->clock + 10000 * MS;
+      j->model.ranks[i].last_beat_ns = j->clock + JOB_LOOK_MS * MS;
+  j->model.now_ns = j->clock + JOB_LOOK_MS * MS;
   assert_int_equal(nt_model_settle(&j->model), 0);
   assert_int_equal(nt_verdict_make(&j->model, &j->verdict), 0);
   j->judged = true;

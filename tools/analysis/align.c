@@ -125,6 +125,24 @@ static uint32_t tail(const struct nt_member *member, uint32_t position, uint64_t
   return count;
 }
 
+/* One against one, a call too many must be proven: not if both, going on as they did in earlier turns, would
+ * have made these same calls after another one in the same place. */
+static void prove_shift(const struct nt_job *job, const struct nt_member *reference,
+                        const struct nt_member *other, uint64_t *a, uint32_t n, uint64_t *b,
+                        uint32_t m, struct nt_edit *edit) {
+  if (edit->how != NT_EDIT_SKIPPED && edit->how != NT_EDIT_EXTRA)
+    return;
+  if (!edit->matched) {
+    edit->how = NT_EDIT_CHANGED;
+    return;
+  }
+  n += nt_foretell(job, reference, a + n, FORETOLD);
+  m += nt_foretell(job, other, b + m, FORETOLD);
+  struct nt_edit longer = nt_edit_compare(a, n, b, m);
+  if (longer.how == NT_EDIT_CHANGED)
+    *edit = longer;
+}
+
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
                          const struct nt_divergence *divergence, struct nt_deviation *deviation) {
   uint64_t a[NT_EDIT_WINDOW] = {0}, b[NT_EDIT_WINDOW] = {0};
@@ -133,6 +151,10 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
   uint32_t n = tail(reference, divergence->position, a, NT_EDIT_WINDOW - FORETOLD);
   uint32_t m = tail(other, divergence->position, b, NT_EDIT_WINDOW - FORETOLD);
   deviation->edit = nt_edit_compare(a, n, b, m);
+  if (!divergence->decided) {
+    prove_shift(job, reference, other, a, n, b, m, &deviation->edit);
+    return;
+  }
   if (deviation->edit.how != NT_EDIT_CHANGED || n >= NT_EDIT_WINDOW - FORETOLD)
     return;
   uint32_t more = nt_foretell(job, reference, a + n, FORETOLD);

@@ -35,6 +35,21 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
                       "issue sends and receives that belong together inside one group"},
     [NT_CLASS_CYCLE] = {"make all ranks use these communicators in one order",
                         "or let the operations run on streams that do not wait for each other"},
+    [NT_CLASS_TEARDOWN] =
+        {"end communicators in one order on all ranks, after all work on them has finished",
+         "graphs that hold NCCL operations must be destroyed before the communicator"},
+    [NT_CLASS_GPU] =
+        {"find the kernel or the wait that runs in front: py-spy dump --pid for the host, "
+         "cuda-gdb or a core dump (CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1) for the device",
+         "look into dmesg of that node for Xid errors of this GPU"},
+    [NT_CLASS_STALLED] =
+        {"check the links and the fabric between these ranks: NCCL_DEBUG=INFO tells the transport, "
+         "nvidia-smi and the switch's counters tell errors",
+         "look into dmesg of all nodes for Xid errors; run nccl-tests over the same ranks"},
+    [NT_CLASS_OUTSIDE] =
+        {"look at the stacks of the hosts (py-spy dump --pid): a barrier, a lock, a store, a file "
+         "system or a data loader",
+         "compare the ranks with each other: the one that stands elsewhere is the one to look at"},
     [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
 };
 
@@ -53,9 +68,14 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
                       inquiry->job->places[culprit->rank][call->view].joint);
     culprit->last = strdup(text);
+    const char *site = nt_model_site(rank, call->at);
+    culprit->at = site ? strdup(site) : NULL;
     culprit->since_ns =
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
+  char now[NT_DESCRIBE];
+  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank))
+    culprit->now = strdup(now);
   if (fate->kind != NT_FATE_ALIVE)
     culprit->since_ns = fate->ns;
 }
@@ -75,6 +95,11 @@ static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding)
   return 0;
 }
 
+/* Classes that accuse nobody by their meaning are as certain as what they say. */
+static bool accuses(enum nt_class class) {
+  return class != NT_CLASS_STALLED && class != NT_CLASS_OUTSIDE && class != NT_CLASS_TEARDOWN;
+}
+
 int nt_complete_findings(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
@@ -82,7 +107,8 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     status = fill_culprits(inquiry, finding);
     for (uint32_t j = 0; j < 3 && next_steps[finding->class][j]; j++)
       nt_lines_add(&finding->next, "%s", next_steps[finding->class][j]);
-    if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN)
+    if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
+        accuses(finding->class))
       finding->confidence = NT_UNDECIDED;
     if (finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent &&
         finding->confidence == NT_CERTAIN)

@@ -7,8 +7,10 @@
 
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
 
 #define WAIT_NS INT64_C(500000000)      /* shorter is no wait: ranks are never quite in step */
+#define ORDERED_NS INT64_C(50000000)    /* how often processes look at each other */
 #define TOGETHER_NS INT64_C(1500000000) /* state in files is up to a second old */
 
 struct event {
@@ -27,6 +29,8 @@ struct search {
   const uint32_t *divergences;
   struct joint_facts *facts;
   int64_t *message_ns; /* by rank: its first receive that nobody answered; INT64_MAX */
+  int64_t wait_ns;     /* what is shorter is no wait */
+  uint8_t *first;      /* by rank: what tells that it was gone while others lived on; 0: nothing */
 };
 
 bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
@@ -85,14 +89,14 @@ static bool waited_in_joint(const struct search *s, const struct nt_place place,
     began = entered(s->job, self, facts->everyone + 1);
   else if (diverged && diverged <= position && reacts)
     began = entered(s->job, self, diverged);
-  if (began && began <= ns - WAIT_NS)
+  if (began && began <= ns - s->wait_ns)
     return true;
   if (!reacts || !position || (position == facts->everyone && facts->everyone_ns <= ns))
     return false;
   if (position > facts->everyone)
     position = facts->everyone;
   began = entered(s->job, self, position);
-  if (!began || began > ns - WAIT_NS)
+  if (!began || began > ns - s->wait_ns)
     return false;
   for (uint32_t i = 0; i < joint->member_count; i++)
     if (entered(s->job, &joint->members[i], position) > ns)
@@ -119,12 +123,12 @@ static bool waits_for_others(enum nt_shape shape) {
 }
 
 /* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
-static bool waited_in_call(const struct nt_model_rank *rank, int64_t ns) {
+static bool waited_in_call(const struct search *s, const struct nt_model_rank *rank, int64_t ns) {
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
     if (!waits_for_others(nt_fn_shape(call->fn)))
       continue;
-    if (call->enter_ns <= ns - WAIT_NS && (!call->exit_ns || call->exit_ns >= ns) &&
+    if (call->enter_ns <= ns - s->wait_ns && (!call->exit_ns || call->exit_ns >= ns) &&
         !(call->flags & NT_CALL_ABANDONED))
       return true;
   }
@@ -134,7 +138,7 @@ static bool waited_in_call(const struct nt_model_rank *rank, int64_t ns) {
 static bool had_waited(const struct search *s, const struct event *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
   bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
-  if (waited_in_call(rank, event->ns) || s->message_ns[event->rank] <= event->ns - WAIT_NS)
+  if (waited_in_call(s, rank, event->ns) || s->message_ns[event->rank] <= event->ns - s->wait_ns)
     return true;
   for (uint32_t i = 0; i < rank->view_count; i++) {
     struct nt_place place = s->job->places[event->rank][i];
@@ -148,29 +152,113 @@ static bool is_over(const struct nt_model_rank *rank) {
   return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
 }
 
+static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
+  if (rank->state == NT_PROCESS_EXITED && rank->exit_code == 0)
+    return NT_FREEZE_TEARDOWN;
+  return NT_FREEZE_DEATH;
+}
+
+/* When this rank first heard that a peer is gone; 0 if it did not. */
+static int64_t heard_ns(const struct nt_model_rank *rank) {
+  int64_t first = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR && call->count == ncclRemoteError &&
+        (!first || call->enter_ns < first))
+      first = call->enter_ns;
+  }
+  return first;
+}
+
+/* Had the rank called an operation by `ns` that another never did, or one that is known to be unfinished? */
+static bool is_held(struct search *s, uint32_t rank, int64_t ns) {
+  struct event event = {ns, rank, NT_FREEZE_TEARDOWN};
+  s->wait_ns = 0;
+  bool held = had_waited(s, &event);
+  s->wait_ns = WAIT_NS;
+  const struct nt_model_rank *model = &s->job->model->ranks[rank];
+  for (uint32_t i = 0; i < model->call_count && !held; i++)
+    held = model->calls[i].enter_ns <= ns && (model->calls[i].progress == NT_PROGRESS_ENQUEUED ||
+                                              model->calls[i].progress == NT_PROGRESS_REACHED);
+  return held;
+}
+
+/*
+ * All are gone within a moment, but the order of deaths is known: a rank was gone for longer than processes
+ * need to notice, another that was held by then outlived it, and somebody noticed: it exited with a failure
+ * (which says when), a peer saw its lock free, or NCCL told a peer of a remote error. The others were then
+ * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last.
+ */
+static void find_first(struct search *s) {
+  const struct nt_model *model = s->job->model;
+  int64_t last = 0, earliest = INT64_MAX;
+  bool vanished = false, held = false;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    int64_t end = nt_model_end(&model->ranks[i]);
+    if (!is_over(&model->ranks[i]))
+      return;
+    last = end > last ? end : last;
+    if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest)
+      earliest = end;
+  }
+  int64_t heard = INT64_MAX;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    int64_t end = nt_model_end(rank);
+    if (end < earliest + ORDERED_NS)
+      continue;
+    vanished |= rank->state == NT_PROCESS_VANISHED;
+    held |= is_held(s, i, end);
+    int64_t own = heard_ns(rank);
+    if (own >= earliest && own < heard)
+      heard = own;
+  }
+  for (uint32_t i = 0; i < model->rank_count && held; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    int64_t end = nt_model_end(rank);
+    if (end >= earliest + ORDERED_NS || end + ORDERED_NS > last ||
+        why_ended(rank) != NT_FREEZE_DEATH)
+      continue;
+    bool exited = rank->state == NT_PROCESS_EXITED && vanished;
+    bool noticed = rank->noticed_ns && rank->noticed_ns <= last + ORDERED_NS;
+    s->first[i] = (uint8_t)(2 * exited + noticed + (heard != INT64_MAX));
+  }
+}
+
+static bool is_first(const struct search *s, uint32_t rank) {
+  return s->first[rank] != 0;
+}
+
 /* When nobody is left and the last to go vanished: the moment from which on they count as ended from
  * outside. INT64_MAX if not so. */
-static int64_t ended_together(const struct nt_model *model) {
+static int64_t ended_together(const struct search *s) {
+  const struct nt_model *model = s->job->model;
   int64_t last = 0, first = INT64_MAX;
-  uint32_t count = 0, vanished = 0;
+  uint32_t count = 0, over = 0;
+  bool ordered = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     if (!is_over(rank))
       return INT64_MAX;
-    if (rank->state == NT_PROCESS_VANISHED && nt_model_end(rank) > last)
-      last = nt_model_end(rank);
-    vanished += rank->state == NT_PROCESS_VANISHED;
+    ordered |= is_first(s, i);
+    over += rank->state == NT_PROCESS_VANISHED;
   }
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if ((ordered || model->ranks[i].state == NT_PROCESS_VANISHED) &&
+        nt_model_end(&model->ranks[i]) > last)
+      last = nt_model_end(&model->ranks[i]);
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (rank->state != NT_PROCESS_VANISHED || end + TOGETHER_NS < last)
+    bool counts =
+        rank->state == NT_PROCESS_VANISHED || (ordered && why_ended(rank) == NT_FREEZE_DEATH);
+    if (!counts || is_first(s, i) || end + TOGETHER_NS < last)
       continue;
     count++;
-    if (end < first)
-      first = end;
+    first = end < first ? end : first;
   }
-  return count && (count > 1 || vanished > 1 || model->rank_count == 1) ? first : INT64_MAX;
+  bool several = count > 1 || over > 1 || model->rank_count == 1 || ordered;
+  return count && several ? first : INT64_MAX;
 }
 
 /* All ended within a moment, though some had waited long before the first of them did: then that one was
@@ -180,7 +268,7 @@ static int64_t ended_waiting(const struct search *s) {
   int64_t first = INT64_MAX, last = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
-    if (!is_over(&model->ranks[i]))
+    if (!is_over(&model->ranks[i]) || is_first(s, i))
       return INT64_MAX;
     first = end < first ? end : first;
     last = end > last ? end : last;
@@ -202,12 +290,6 @@ static int by_time(const void *a, const void *b) {
   return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
-  if (rank->state == NT_PROCESS_EXITED && rank->exit_code == 0)
-    return NT_FREEZE_TEARDOWN;
-  return NT_FREEZE_DEATH;
-}
-
 static uint32_t list_events(const struct nt_job *job, struct event *events) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < job->model->rank_count; i++)
@@ -227,13 +309,15 @@ static uint32_t list_events(const struct nt_job *job, struct event *events) {
   return count;
 }
 
-static void decide_fates(const struct nt_model *model, struct nt_freeze *out) {
+static void decide_fates(const struct search *s, struct nt_freeze *out) {
+  const struct nt_model *model = s->job->model;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
     if (!is_over(rank) || end >= out->ns)
       continue;
     out->fates[i].ns = end;
+    out->fates[i].likely = s->first[i] == 1;
     out->fates[i].kind = why_ended(rank) == NT_FREEZE_DEATH ? NT_FATE_DEAD : NT_FATE_LEFT;
   }
 }
@@ -251,7 +335,7 @@ static void find_messages(const struct nt_job *job, const struct nt_p2p *p2p, in
 
 int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
                    struct nt_freeze *out) {
-  struct search s = {.job = job, .divergences = divergences};
+  struct search s = {.job = job, .divergences = divergences, .wait_ns = WAIT_NS};
   size_t members = 0;
   for (uint32_t i = 0; i < job->joint_count; i++)
     members += job->joints[i].member_count;
@@ -260,12 +344,14 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   out->fates = calloc(job->model->rank_count + 1, sizeof *out->fates);
   s.facts = calloc(job->joint_count + 1, sizeof *s.facts);
   s.message_ns = calloc(job->model->rank_count + 1, sizeof *s.message_ns);
-  int status = events && out->fates && s.facts && s.message_ns ? 0 : -NT_ERR_MEMORY;
+  s.first = calloc(job->model->rank_count + 1, sizeof *s.first);
+  int status = events && out->fates && s.facts && s.message_ns && s.first ? 0 : -NT_ERR_MEMORY;
   if (status)
     goto out;
   find_facts(&s);
   find_messages(job, p2p, s.message_ns);
-  int64_t together = ended_together(job->model), waiting = ended_waiting(&s);
+  find_first(&s);
+  int64_t together = ended_together(&s), waiting = ended_waiting(&s);
   together = waiting < together ? waiting : together;
   uint32_t count = list_events(job, events);
   for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER; i++) {
@@ -275,11 +361,12 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
     out->ns = events[i].ns;
     out->rank = events[i].rank;
   }
-  decide_fates(job->model, out);
+  decide_fates(&s, out);
 out:
   free(events);
   free(s.facts);
   free(s.message_ns);
+  free(s.first);
   return status;
 }
 

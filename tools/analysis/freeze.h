@@ -20,7 +20,8 @@ enum nt_fate_kind {
 
 struct nt_fate {
   enum nt_fate_kind kind;
-  int64_t ns; /* when; 0 for ALIVE */
+  int64_t ns;  /* when; 0 for ALIVE */
+  bool likely; /* all ended within a moment, and only one thing tells that it was first */
 };
 
 enum nt_freeze_why {

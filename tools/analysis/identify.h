@@ -27,6 +27,7 @@ struct nt_member {
   int64_t
       ended_ns; /* when it entered the first abort, revoke, finalize or destroy; 0 if it did not */
   uint8_t ended_fn;
+  uint32_t ended_call;
 };
 
 struct nt_joint {

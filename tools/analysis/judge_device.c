@@ -5,6 +5,9 @@
  * A device that works on something else in front of the operation is to blame (gpu). Where the operation has
  * its turn everywhere, nobody is (stalled): the transport or the hardware holds it.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
@@ -31,55 +34,95 @@ static uint32_t call_in(const struct nt_inquiry *inquiry, const struct nt_stuck 
   return NT_NONE;
 }
 
-/* "behind AllReduce #3 on B", "behind other work of stream 2". */
-static void say_front(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
-                      uint32_t call) {
+/* What is in front of an enqueued call. */
+static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                       uint32_t call) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   struct nt_front front = nt_front_of(inquiry->job, rank, call);
   char text[NT_DESCRIBE];
   if (front.call != NT_NONE)
-    nt_lines_add(&finding->evidence, "rank %d: enqueued behind %s, which has not finished either%s",
-                 model->world,
-                 nt_describe_call(text, sizeof text, inquiry->job, rank, front.call),
-                 model->calls[front.call].stream == model->calls[call].stream
-                     ? ""
-                     : ", on another stream");
+    snprintf(out, size, "enqueued behind %s, which has not finished either%s",
+             nt_describe_call(text, sizeof text, inquiry->job, rank, front.call),
+             model->calls[front.call].stream == model->calls[call].stream ? ""
+                                                                          : ", on another stream");
   else
-    nt_lines_add(&finding->evidence,
-                 "rank %d: not at the head of stream %u: all earlier operations of NCCL on it are "
-                 "finished, what is in front is other work of the device%s",
-                 model->world, model->calls[call].stream,
-                 front.event == NT_NONE ? "" : ", or a wait for an event");
+    snprintf(out, size,
+             "not at the head of stream %u: all earlier operations of NCCL on it are finished, what "
+             "is in front is other work of the device%s",
+             model->calls[call].stream,
+             front.event == NT_NONE ? "" : ", or a wait for an event");
+}
+
+static void progress_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                          uint32_t call) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  out[0] = '\0';
+  if (nt_call_is_open(inquiry->job, rank, call))
+    snprintf(out, size, "the host is inside the call");
+  else if (model->calls[call].progress == NT_PROGRESS_ENQUEUED)
+    front_text(out, size, inquiry, rank, call);
+  else if (model->calls[call].progress == NT_PROGRESS_REACHED)
+    snprintf(out, size, "at the head of the stream, not finished");
+}
+
+/* Ranks of which the same can be said. */
+enum { GROUPS = 12 };
+struct groups {
+  struct {
+    char text[2 * NT_DESCRIBE];
+    struct nt_rank_set ranks;
+  } group[GROUPS];
+  uint32_t count, left_out;
+};
+
+static void group_add(struct groups *groups, const struct nt_inquiry *inquiry, const char *text,
+                      uint32_t rank) {
+  uint32_t i = 0;
+  if (!*text)
+    return;
+  while (i < groups->count && strcmp(groups->group[i].text, text))
+    i++;
+  if (i == GROUPS) {
+    groups->left_out++;
+    return;
+  }
+  if (i == groups->count) {
+    groups->count++;
+    snprintf(groups->group[i].text, sizeof groups->group[i].text, "%s", text);
+  }
+  if (nt_finding_add(inquiry->job, &groups->group[i].ranks, rank) < 0)
+    groups->left_out++;
+}
+
+static void group_say(struct groups *groups, struct nt_finding *finding) {
+  char who[NT_DESCRIBE];
+  for (uint32_t i = 0; i < groups->count; i++) {
+    nt_lines_add(&finding->evidence, "%s: %s",
+                 nt_describe_ranks(who, sizeof who, &groups->group[i].ranks),
+                 groups->group[i].text);
+    nt_rank_set_free(&groups->group[i].ranks);
+  }
+  if (groups->left_out)
+    nt_lines_add(&finding->evidence, "and %u more ranks", groups->left_out);
 }
 
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck) {
-  struct nt_rank_set reached = {0};
-  bool failed = false;
-  char who[NT_DESCRIBE], line[NT_DESCRIBE];
-  for (uint32_t i = 0; i < stuck->waiter_count; i++) {
+  struct groups *states = calloc(2, sizeof *states), *hosts = states + 1;
+  char text[2 * NT_DESCRIBE];
+  for (uint32_t i = 0; states && i < stuck->waiter_count; i++) {
     uint32_t rank = stuck->waiters[i], call = call_in(inquiry, stuck, rank);
-    const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
     if (call == NT_NONE)
       continue;
-    if (nt_call_is_open(inquiry->job, rank, call)) {
-      if (finding->evidence.count < 24)
-        nt_lines_add(&finding->evidence, "rank %d: its host is inside the call", model->world);
-    } else if (model->calls[call].progress == NT_PROGRESS_ENQUEUED) {
-      if (finding->evidence.count < 24)
-        say_front(inquiry, finding, rank, call);
-    } else if (model->calls[call].progress == NT_PROGRESS_REACHED) {
-      failed |= nt_finding_add(inquiry->job, &reached, rank) < 0;
-    }
+    progress_text(text, sizeof text, inquiry, rank, call);
+    group_add(states, inquiry, text, rank);
+    group_add(hosts, inquiry, nt_describe_now(text, sizeof text, inquiry->job, rank), rank);
   }
-  if (nt_rank_set_count(&reached) && !failed)
-    nt_lines_add(&finding->evidence, "%s: at the head of the stream, not finished",
-                 nt_describe_ranks(who, sizeof who, &reached));
-  nt_rank_set_free(&reached);
-  for (uint32_t i = 0; i < stuck->waiter_count && finding->evidence.count < 28; i++)
-    if (*nt_describe_now(line, sizeof line, inquiry->job, stuck->waiters[i]))
-      nt_lines_add(&finding->evidence, "rank %d: %s",
-                   inquiry->job->model->ranks[stuck->waiters[i]].world, line);
+  if (!states)
+    return;
+  group_say(states, finding);
+  group_say(hosts, finding);
+  free(states);
 }
 
 static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
@@ -94,8 +137,8 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < stuck->waiter_count; i++) {
     uint32_t call = call_in(inquiry, stuck, stuck->waiters[i]);
-    if (call == NT_NONE || inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress ==
-                               NT_PROGRESS_UNKNOWN)
+    if (call == NT_NONE ||
+        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress == NT_PROGRESS_UNKNOWN)
       finding->confidence = NT_LIKELY;
   }
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
@@ -113,7 +156,8 @@ int nt_judge_stalls(struct nt_inquiry *inquiry) {
     if (stuck->kind != NT_STUCK_DEVICE || stuck->excused)
       continue;
     bool first = !found || (found->behind_count && !stuck->behind_count);
-    if (first || (!found->behind_count == !stuck->behind_count && stuck->since_ns < found->since_ns))
+    if (first ||
+        (!found->behind_count == !stuck->behind_count && stuck->since_ns < found->since_ns))
       found = stuck;
   }
   return found ? tell_stall(inquiry, found) : 0;

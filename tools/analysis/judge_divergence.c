@@ -4,6 +4,8 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
+#include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
 /* Deviations with the same story are one finding. */
@@ -34,9 +36,11 @@ static void say_call(struct nt_inquiry *inquiry, struct nt_finding *finding, uin
   nt_lines_add(&finding->evidence, "%s called %s", nt_describe_ranks(who, sizeof who, ranks), text);
 }
 
-/* Members that called the operation the finding names and were alive at the freeze point. */
+/* Members that called the operation the finding names (`exactly`: with these arguments), in which it is
+ * unfinished, and that were alive at the freeze point. */
 static int fill_waiting(struct nt_inquiry *inquiry, struct nt_finding *finding,
-                        const struct nt_divergence *divergence, bool blamed_too) {
+                        const struct nt_divergence *divergence, bool blamed_too,
+                        const struct nt_model_call *exactly) {
   const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
   int status = 0;
   for (uint32_t i = 0; i < joint->member_count && !status; i++) {
@@ -48,8 +52,11 @@ static int fill_waiting(struct nt_inquiry *inquiry, struct nt_finding *finding,
       continue;
     if (!finding->since_ns || call->enter_ns < finding->since_ns)
       finding->since_ns = call->enter_ns;
-    bool named = nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn);
+    bool named = nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn) &&
+                 (!exactly || nt_call_signature(call) == nt_call_signature(exactly));
+    uint32_t index = member->call[divergence->position - member->first];
     if ((blamed && !blamed_too) || !named ||
+        !nt_call_unfinished(inquiry->job, member->rank, index) ||
         inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE)
       continue;
     status = nt_finding_add(inquiry->job, &finding->waiting, member->rank);
@@ -136,7 +143,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
                             ? NT_LIKELY
                             : NT_CERTAIN;
   if (!status)
-    status = fill_waiting(inquiry, finding, divergence, class != NT_CLASS_MISSING);
+    status = fill_waiting(inquiry, finding, divergence, class != NT_CLASS_MISSING, call);
   char place[NT_DESCRIBE], a[NT_DESCRIBE], b[NT_DESCRIBE];
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
   say_story(finding, story, place, nt_describe_ranks(a, sizeof a, &who),
@@ -213,7 +220,7 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
   finding->confidence = vote->decided ? NT_CERTAIN : NT_UNDECIDED;
   int status = fill_vote(inquiry, divergence, vote, finding, &minority);
   if (!status)
-    status = fill_waiting(inquiry, finding, divergence, true);
+    status = fill_waiting(inquiry, finding, divergence, true, NULL);
   char place[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
   nt_describe_ranks(who, sizeof who, &minority);

@@ -61,9 +61,9 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
     struct nt_place place = knot->inquiry->job->places[rank][v];
     if (place.joint != stuck->joint)
       continue;
-    const struct nt_model_call *call = nt_member_call(
-        knot->inquiry->job, &knot->inquiry->job->joints[place.joint].members[place.member],
-        stuck->seq);
+    const struct nt_model_call *call =
+        nt_member_call(knot->inquiry->job,
+                       &knot->inquiry->job->joints[place.joint].members[place.member], stuck->seq);
     return call ? call->enter_ns : 0;
   }
   return 0;
@@ -206,10 +206,9 @@ static int judge(struct knot *knot) {
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
-  finding->fn =
-      message && stuck->kind != NT_STUCK_DEVICE
-          ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
-          : stuck->fn;
+  finding->fn = message && stuck->kind != NT_STUCK_DEVICE
+                    ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
+                    : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
   finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;

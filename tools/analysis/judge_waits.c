@@ -42,8 +42,8 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
   const struct nt_waits *waits = &inquiry->waits;
   size_t room = 1;
   for (uint32_t i = 0; i < waits->count; i++)
-    room += waits->list[i].laggard_count + waits->list[i].leaver_count +
-            waits->list[i].blocked_count;
+    room +=
+        waits->list[i].laggard_count + waits->list[i].leaver_count + waits->list[i].blocked_count;
   struct blame *blames = malloc(room * sizeof *blames);
   *count = 0;
   for (uint32_t i = 0; blames && i < waits->count; i++) {
@@ -134,8 +134,10 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_finding_say(finding, "%s left %s %s%s", who, when, place, waiting);
     break;
   case NT_CLASS_GPU:
-    nt_finding_say(finding, "on %s %s does not come to the head of its stream: earlier work of the "
-                   "device does not finish%s", who, place, waiting);
+    nt_finding_say(finding,
+                   "on %s %s does not come to the head of its stream: earlier work of the "
+                   "device does not finish%s",
+                   who, place, waiting);
     break;
   case NT_CLASS_ERROR:
     nt_finding_say(finding, "%s got an error from NCCL and never completed %s%s", who, place,
@@ -152,7 +154,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   default:
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
   }
-  if (stuck->kind == NT_STUCK_DEVICE) {
+  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE) {
     nt_say_progress(inquiry, finding, stuck);
   } else if (stuck->waiter_count && finding->evidence.count < 8) {
     char line[2 * NT_DESCRIBE];
@@ -261,6 +263,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
 static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct blame *blame) {
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
+  if (finding->class == NT_CLASS_DEAD && inquiry->freeze->fates[blame->rank].likely)
+    finding->confidence = NT_LIKELY;
   if (finding->class == NT_CLASS_ERROR) {
     say_error(inquiry, finding, blame->rank);
     const struct nt_model_call *call =
@@ -413,6 +417,26 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
   return status;
 }
 
+/* All members are in it. */
+static int judge_teardown(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_TEARDOWN, stuck->joint);
+  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = stuck->fn;
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_LIKELY;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint);
+  nt_finding_say(finding, "every member has called %s or its like, and it does not return%s", place,
+                 nt_inquiry_waiting(waiting, sizeof waiting, finding));
+  for (uint32_t i = 0; i < stuck->waiter_count && i < 16; i++)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[i]));
+  return status;
+}
+
 /* Operations that are ends of chains themselves. */
 static int judge_operations(struct nt_inquiry *inquiry) {
   const struct nt_waits *waits = &inquiry->waits;
@@ -421,7 +445,9 @@ static int judge_operations(struct nt_inquiry *inquiry) {
     const struct nt_stuck *stuck = &waits->list[i];
     if (stuck->excused || stuck->laggard_count || stuck->leaver_count)
       continue;
-    if (stuck->kind == NT_STUCK_INIT)
+    if (stuck->kind == NT_STUCK_TEARDOWN)
+      status = judge_teardown(inquiry, stuck);
+    else if (stuck->kind == NT_STUCK_INIT)
       status = judge_init(inquiry, stuck);
     else if (stuck->absent && stuck->kind != NT_STUCK_SEND)
       status = judge_absent(inquiry, stuck);

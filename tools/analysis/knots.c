@@ -146,7 +146,8 @@ static int make_room(struct nt_waits *waits, uint32_t ranks, uint32_t nodes) {
   waits->knot_ranks = calloc((size_t)nodes + 1, sizeof *waits->knot_ranks);
   waits->knot_stuck = calloc((size_t)nodes + 1, sizeof *waits->knot_stuck);
   waits->knot_sink = calloc((size_t)nodes + 1, sizeof *waits->knot_sink);
-  return waits->rank_knot && waits->device_knot && waits->knot_ranks && waits->knot_stuck && waits->knot_sink
+  return waits->rank_knot && waits->device_knot && waits->knot_ranks && waits->knot_stuck &&
+                 waits->knot_sink
              ? 0
              : -NT_ERR_MEMORY;
 }

@@ -9,6 +9,10 @@
  * returned. Returns 0 or a negative enum nt_err. */
 int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace);
 
+/* Marks tell what was unfinished when somebody looked last; of a process that was stopped, or whose thread
+ * for it is gone, that says nothing about `now_ns`. */
+void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);
+
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);
 

@@ -13,6 +13,7 @@
 #include "nccl/nccl_api.h"
 
 #define WAITED_STREAMS 32
+#define STALE_NS INT64_C(1000000000)
 
 static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t launch) {
   bool frozen = launch > stream->frozen_after && launch <= stream->frozen;
@@ -106,6 +107,16 @@ int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace) {
   place_calls(rank, trace);
   place_by_waits(rank);
   return 0;
+}
+
+void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns) {
+  bool over = rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
+  int64_t end = over ? nt_model_end(rank) : now_ns;
+  if (end - rank->gpu_ns <= STALE_NS)
+    return;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].progress != NT_PROGRESS_FINISHED)
+      rank->calls[i].progress = NT_PROGRESS_UNKNOWN;
 }
 
 /* What differs between the ranks of a healthy job. */

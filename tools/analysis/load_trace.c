@@ -277,6 +277,8 @@ int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struc
   }
   model->now_ns = now_ns;
   int status = nt_model_settle(model);
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    nt_age_progress(&model->ranks[i], model->now_ns);
   *out = *model;
   memset(model, 0, sizeof *model);
   nt_trace_loader_free(loader);

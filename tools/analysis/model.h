@@ -35,9 +35,10 @@ struct nt_model_call {
   uint32_t thread;
   uint32_t group; /* of this thread, 0 outside */
   uint32_t stream;
-  uint32_t launch; /* on its stream, 0 if not known; of an event's record: launches in front of it */
-  uint64_t event;  /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
-  uint32_t at;     /* call site, see nt_model_site; equal on all ranks; 0 if not known */
+  uint32_t
+      launch;     /* on its stream, 0 if not known; of an event's record: launches in front of it */
+  uint64_t event; /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
+  uint32_t at;    /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
@@ -79,14 +80,15 @@ struct nt_model_rank {
   enum nt_process_state state;
   int exit_code;
   int64_t started_ns, last_beat_ns, exit_ns;
-  int64_t gone_ns;    /* last sign of life that others noted of it when it vanished; 0 if none did */
+  int64_t gone_ns; /* last sign of life that others noted of it when it vanished; 0 if none did */
   int64_t noticed_ns; /* when the first of them noticed, 0 if none did */
   bool live;
   bool moved; /* it made a call between two looks at a live job */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
-  uint64_t gpu_steps;   /* launches seen to begin or finish, all streams together */
-  int64_t gpu_ns;       /* when a stream was last looked at; 0: never */
-  char *nccl, *nccl_env; /* version; NCCL's environment as lines NAME=VALUE, sorted; NULL if not known */
+  uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
+  int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
+  char *nccl,
+      *nccl_env; /* version; NCCL's environment as lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
   uint32_t view_count, view_room;
   struct nt_model_site *sites;

@@ -68,10 +68,9 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index
         wait->launch >= call->launch || wait->enter_ns > call->enter_ns)
       continue;
     uint32_t record = record_of(rank, wait);
-    uint32_t other = record == NT_NONE
-                         ? NT_NONE
-                         : oldest_on(job, rank, rank->calls[record].stream,
-                                     rank->calls[record].launch);
+    uint32_t other = record == NT_NONE ? NT_NONE
+                                       : oldest_on(job, rank, rank->calls[record].stream,
+                                                   rank->calls[record].launch);
     if (other != NT_NONE)
       return (struct nt_front){other, i};
     if (wait->launch == call->launch - 1)

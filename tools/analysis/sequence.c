@@ -71,6 +71,7 @@ static void find_bounds(struct nt_job *job, uint32_t r) {
     } else if (is_end(shape) && (!member->ended_ns || call->enter_ns < member->ended_ns)) {
       member->ended_ns = call->enter_ns;
       member->ended_fn = call->fn;
+      member->ended_call = i;
     }
   }
 }

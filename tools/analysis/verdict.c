@@ -215,6 +215,10 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_stalls(inquiry);
   if (!status)
+    status = nt_judge_outside(inquiry);
+  if (!status)
+    status = nt_judge_settings(inquiry);
+  if (!status)
     status = nt_complete_findings(inquiry);
   return status;
 }
@@ -251,7 +255,10 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
 void nt_verdict_free(struct nt_verdict *verdict) {
   for (uint32_t i = 0; i < verdict->count; i++)
     nt_finding_free(&verdict->findings[i]);
+  for (uint32_t i = 0; i < verdict->warning_count; i++)
+    nt_finding_free(&verdict->warnings[i]);
   free(verdict->findings);
+  free(verdict->warnings);
   nt_freeze_free(&verdict->freeze);
   if (verdict->job.model)
     nt_job_free(&verdict->job);

@@ -18,6 +18,8 @@ struct nt_verdict {
   struct nt_freeze freeze;
   struct nt_finding *findings;
   uint32_t count, room;
+  struct nt_finding *warnings; /* never set the verdict */
+  uint32_t warning_count;
   struct nt_rank_set present, missing; /* world ranks with and without a trace */
   struct nt_lines notes;
   bool moving; /* something is outstanding, but those that are behind are on their way */

@@ -119,7 +119,7 @@ static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving = moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
+  stuck->moving |= moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
 }
 
 /* The last thing that the rank did on any communicator, up to the cut. */
@@ -314,6 +314,39 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   return 0;
 }
 
+/* Finalize or destroy that does not return, where nothing else holds the communicator. */
+static int stuck_teardown(struct nt_finder *f, uint32_t index) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t open = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    open += joint->members[i].ended_ns && is_alive(f, joint->members[i].rank) &&
+            nt_call_is_open(f->job, joint->members[i].rank, joint->members[i].ended_call);
+  for (uint32_t i = 0; i < f->out->count; i++)
+    if (f->out->list[i].joint == index && open)
+      return 0;
+  if (!open)
+    return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_TEARDOWN, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (!member->ended_ns) {
+      stuck->laggards[stuck->laggard_count++] = member->rank;
+      continue;
+    }
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    if (!is_alive(f, member->rank) || !nt_call_is_open(f->job, member->rank, member->ended_call))
+      continue;
+    if (rank->calls[member->ended_call].seq)
+      stuck->seq = rank->calls[member->ended_call].seq;
+    stuck->moving |= rank->moved;
+    nt_stuck_note(f, stuck, member->rank, member->ended_call);
+  }
+  judge_movement(f, stuck);
+  return 0;
+}
+
 static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
   return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
 }
@@ -334,6 +367,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
   }
   for (uint32_t i = 0; i < creations->count && !status; i++)
     status = stuck_init(f, creations, i);
+  for (uint32_t i = 0; i < f->job->joint_count && !status; i++)
+    status = stuck_teardown(f, i);
   for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
     const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
     if (i && same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))

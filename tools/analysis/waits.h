@@ -38,19 +38,19 @@ struct nt_stuck {
   uint32_t item; /* INIT: index of the creation; RECV, SEND, DEVICE: index of the end */
   int64_t since_ns;
   /* Ranks, as indices. */
-  uint32_t *waiters, waiter_count;   /* called, and it is unfinished there */
-  uint32_t *held, held_count;        /* hosts that wait for it: those, and who waits in a later one */
+  uint32_t *waiters, waiter_count; /* called, and it is unfinished there */
+  uint32_t *held, held_count;      /* hosts that wait for it: those, and who waits in a later one */
   uint32_t *reached, reached_count;  /* devices that are at it, as far as known */
   uint32_t *laggards, laggard_count; /* have a trace and did not call */
   uint32_t *leavers, leaver_count;   /* of these, not among the laggards: left the communicator */
   uint32_t *behind, behind_count;    /* DEVICE: devices that are at another operation of NCCL */
   uint32_t *blocked, blocked_count;  /* DEVICE: devices that are at other work in front of it */
-  bool absent;      /* a member without a trace may be among those that did not */
-  bool open;        /* some waiter's host is inside the call */
-  bool soft;        /* a send that may have been buffered: the rank may have gone on */
-  bool moving;      /* those that are behind were seen to make calls, or it is too early to say */
-  bool excused;     /* `soft` or `moving`: not followed */
-  uint32_t knot;    /* number of its strongly connected component */
+  bool absent;                       /* a member without a trace may be among those that did not */
+  bool open;                         /* some waiter's host is inside the call */
+  bool soft;     /* a send that may have been buffered: the rank may have gone on */
+  bool moving;   /* those that are behind were seen to make calls, or it is too early to say */
+  bool excused;  /* `soft` or `moving`: not followed */
+  uint32_t knot; /* number of its strongly connected component */
 };
 
 struct nt_waits {

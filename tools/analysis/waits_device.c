@@ -69,7 +69,8 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
                !joint->members[i].ended_ns;
   for (uint32_t i = 0; i < joint->member_count && remains; i++) {
     const struct nt_member *member = &joint->members[i];
-    uint32_t call = stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
+    uint32_t call =
+        stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
     bool gone = f->freeze->fates[member->rank].kind != NT_FATE_ALIVE || member->ended_ns;
     bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
     if (gone && !(done && explained))

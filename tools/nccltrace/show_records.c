@@ -12,6 +12,7 @@
 #include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
 #include "nccltrace/show.h"
+#include "nccltrace/show_gpu.h"
 #include "nccltrace/show_stacks.h"
 
 struct selection {
@@ -111,16 +112,17 @@ static bool moves_data(const struct nt_call *call) {
 
 /* The last column is there only if some call has a stack: `at` NULL for none. */
 static void print_titles(FILE *out, int width, const char *at, bool color) {
-  fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %*s%s%s%s\n",
+  fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
           nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", "FUNCTION", width, "COMM",
-          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", at ? -10 : 0,
-          "DURATION", at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
+          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", "DURATION", at ? -16 : 0,
+          "GPU", at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
 }
 
 static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
                          int width, const char *at, bool color) {
   char time[NT_TIME_TEXT], function[64], label[NT_LABEL_TEXT], seq[24], count[NT_SIZE_TEXT] = "-";
   char dtype[32], op[32], peer[24], stream[24], flags[64], duration[NT_DURATION_TEXT] = "-";
+  char gpu[NT_GPU_TEXT];
   bool data = moves_data(call), open = call->exit_ns == 0;
   nt_time_short(time, call->enter_ns);
   time[strcspn(time, " ")] = '\0';
@@ -141,11 +143,12 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
   enum nt_style style = open ? NT_STYLE_WARN : call->result != 0 ? NT_STYLE_BAD : NT_STYLE_PLAIN;
   bool styled = color && style != NT_STYLE_PLAIN;
   fprintf(out,
-          "%s%-16s %6" PRIu32 "  %-20s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %*s%s%s%s\n",
+          "%s%-16s %6" PRIu32 "  %-20s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
           nt_style_text(styled, style), time, call->thread,
           nt_call_function(function, sizeof function, call->fn), comm, gap > 0 ? gap : 0, "", seq,
           count, dtype[0] ? dtype : "-", op[0] ? op : "-", peer, stream,
-          flags_text(flags, sizeof flags, call), nt_call_result(call), at ? -10 : 0, duration,
+          flags_text(flags, sizeof flags, call), nt_call_result(call), duration, at ? -16 : 0,
+          nt_show_gpu(trace, call, gpu, sizeof gpu),
           at ? " " : "", at ? at : "", nt_style_text(styled, NT_STYLE_PLAIN));
 }
 

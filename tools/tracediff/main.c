@@ -17,6 +17,7 @@
 
 #define LOOK_MS 250
 #define YOUNG_MS 1100
+#define JITTER_NS INT64_C(10000000) /* each look translates the clock anew */
 
 enum { OPT_JSON = 1, OPT_COLOR };
 
@@ -45,7 +46,16 @@ static bool any_live(const struct nt_model *model) {
   return false;
 }
 
-/* Which ranks made a call between the two looks? */
+/* Calls of CUDA are none of NCCL: a rank that loads data or writes a checkpoint makes many. */
+static int64_t last_call_ns(const struct nt_model_rank *rank) {
+  int64_t last = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].view != NT_NONE && rank->calls[i].enter_ns > last)
+      last = rank->calls[i].enter_ns;
+  return last;
+}
+
+/* Which ranks made a call between the two looks, or saw their device get any further? */
 static void mark_moved(const struct nt_model *before, struct nt_model *after) {
   for (uint32_t i = 0; i < after->rank_count; i++) {
     struct nt_model_rank *rank = &after->ranks[i];
@@ -53,7 +63,8 @@ static void mark_moved(const struct nt_model *before, struct nt_model *after) {
     if (index == NT_NONE || before->ranks[index].pid != rank->pid)
       continue;
     const struct nt_model_rank *old = &before->ranks[index];
-    rank->moved = old->total_calls != rank->total_calls;
+    rank->moved = last_call_ns(rank) - last_call_ns(old) > JITTER_NS ||
+                  old->gpu_steps != rank->gpu_steps;
   }
 }
 

@@ -67,8 +67,8 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "state",
                       rank ? json_string(state_name(rank)) : json_string("no trace"));
   json_object_set_new(value, "last", nt_json_text(culprit->last));
-  json_object_set_new(value, "at", json_null());
-  json_object_set_new(value, "now", json_null());
+  json_object_set_new(value, "at", nt_json_text(culprit->at));
+  json_object_set_new(value, "now", nt_json_text(culprit->now));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
   return value;
 }
@@ -96,7 +96,8 @@ static json_t *finding_json(const struct nt_verdict *verdict, const struct nt_fi
 }
 
 int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
-  json_t *root = json_object(), *ranks = json_object(), *findings = json_array();
+  json_t *root = json_object(), *ranks = json_object(), *findings = json_array(),
+         *warnings = json_array();
   json_object_set_new(root, "tool", json_string("tracediff"));
   json_object_set_new(root, "schema", json_integer(1));
   json_object_set_new(root, "version", json_string(NT_VERSION));
@@ -110,7 +111,9 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
   for (uint32_t i = 0; i < verdict->count; i++)
     json_array_append_new(findings, finding_json(verdict, &verdict->findings[i]));
   json_object_set_new(root, "findings", findings);
-  json_object_set_new(root, "warnings", json_array());
+  for (uint32_t i = 0; i < verdict->warning_count; i++)
+    json_array_append_new(warnings, finding_json(verdict, &verdict->warnings[i]));
+  json_object_set_new(root, "warnings", warnings);
   json_object_set_new(root, "notes", lines_json(&verdict->notes));
   return nt_json_print(root, out);
 }

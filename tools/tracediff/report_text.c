@@ -56,6 +56,14 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);
   }
+  if (culprit->at) {
+    fputs(" at ", out);
+    nt_text_escape_print(out, culprit->at);
+  }
+  if (culprit->now) {
+    fputs(", now ", out);
+    nt_text_escape_print(out, culprit->now);
+  }
   if (culprit->since_ns)
     fprintf(out, ", so since %s", nt_time_text(time, culprit->since_ns));
   fputc('\n', out);
@@ -102,6 +110,18 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
   print_lines("next:", &finding->next, color, out);
 }
 
+static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *out) {
+  for (uint32_t i = 0; i < verdict->warning_count; i++) {
+    const struct nt_finding *warning = &verdict->warnings[i];
+    fprintf(out, "\n%swarning%s (%s): ", nt_style_text(color, NT_STYLE_WARN),
+            nt_style_text(color, NT_STYLE_PLAIN), nt_class_name(warning->class));
+    nt_text_escape_print(out, warning->summary ? warning->summary : "");
+    fputc('\n', out);
+    for (uint32_t j = 0; j < warning->evidence.count; j++)
+      print_line(out, "  ", warning->evidence.line[j]);
+  }
+}
+
 int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
   if (!verdict->count) {
     fprintf(out, "%sconsistent%s: %s\n", nt_style_text(color, NT_STYLE_GOOD),
@@ -112,6 +132,7 @@ int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
                 : "nothing is outstanding, and the ranks' calls agree");
     print_missing(verdict, color, out);
     print_notes(verdict, out);
+    print_warnings(verdict, color, out);
     return ferror(out) ? -1 : 0;
   }
   print_headline(&verdict->findings[0], color, out);
@@ -123,5 +144,6 @@ int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
       print_headline(&verdict->findings[i], color, out);
     print_finding(verdict, &verdict->findings[i], color, out);
   }
+  print_warnings(verdict, color, out);
   return ferror(out) ? -1 : 0;
 }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields of Python's objects, and what is kept of a code object. Used by python_*.c only. */
+#ifndef NT_PYTHON_CODE_H
+#define NT_PYTHON_CODE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "preload/python_layout.h"
+#include "trace/stack_area.h"
+
+static inline __attribute__((always_inline)) const char *nt_python_pointer(const char *object,
+                                                                           unsigned offset) {
+  const char *value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+static inline __attribute__((always_inline)) uint64_t nt_python_word(const char *object,
+                                                                     unsigned offset) {
+  uint64_t value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+static inline __attribute__((always_inline)) int32_t nt_python_int(const char *object,
+                                                                   unsigned offset) {
+  int32_t value;
+  memcpy(&value, object + offset, sizeof(value));
+  return value;
+}
+
+/* Takes room for `wanted` more of what `used` counts, up to `limit`: the first place, or UINT32_MAX. */
+uint32_t nt_python_reserve(_Atomic uint32_t *used, uint32_t wanted, uint32_t limit);
+
+/* Copies a code object that the calling thread's frames keep alive into the region: its id, 0 if there is
+ * no room. A line table that does not fit is left out. */
+uint32_t nt_python_copy_code(const struct nt_python *python, const char *code, uint64_t identity,
+                             struct nt_code_region *codes);
+
+#endif

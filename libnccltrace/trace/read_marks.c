@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of GPU progress, out of frames and out of an area, as one sorted list without doubles. */
+#include <stdlib.h>
+
+#include "trace/read_parts.h"
+
+enum { MOST = 1 << 24 };
+
+int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t length) {
+  const size_t count = length / NT_MARK_SIZE;
+  if (length % NT_MARK_SIZE || trace->mark_count + count > MOST)
+    return -NT_ERR_CORRUPT;
+  struct nt_trace_mark *grown =
+      realloc(trace->marks, (trace->mark_count + count + 1) * sizeof *trace->marks);
+  if (!grown)
+    return -NT_ERR_MEMORY;
+  trace->marks = grown;
+  for (size_t i = 0; i < count; i++, payload += NT_MARK_SIZE)
+    /* Ticks for now: the clock may not be known yet. */
+    trace->marks[trace->mark_count++] = (struct nt_trace_mark){
+        .stream = nt_get_u32(payload + NT_MARK_STREAM),
+        .kind = nt_get_u32(payload + NT_MARK_KIND),
+        .first = nt_get_u32(payload + NT_MARK_FIRST),
+        .last = nt_get_u32(payload + NT_MARK_LAST),
+        .not_before_ns = (int64_t)nt_get_u64(payload + NT_MARK_NOT_BEFORE),
+        .by_ns = (int64_t)nt_get_u64(payload + NT_MARK_BY),
+    };
+  return 0;
+}
+
+static int by_launch(const void *a, const void *b) {
+  const struct nt_trace_mark *x = a, *y = b;
+  if (x->stream != y->stream)
+    return x->stream < y->stream ? -1 : 1;
+  if (x->kind != y->kind)
+    return x->kind < y->kind ? -1 : 1;
+  return x->first < y->first ? -1 : x->first > y->first;
+}
+
+void nt_finish_marks(struct nt_trace *trace) {
+  size_t kept = 0;
+  if (trace->mark_count)
+    qsort(trace->marks, trace->mark_count, sizeof *trace->marks, by_launch);
+  for (size_t i = 0; i < trace->mark_count; i++) {
+    struct nt_trace_mark mark = trace->marks[i];
+    if (kept && by_launch(&trace->marks[kept - 1], &mark) == 0)
+      continue;
+    if (mark.kind != NT_GPU_DURATION) {
+      mark.not_before_ns =
+          mark.not_before_ns ? nt_read_time(trace, (uint64_t)mark.not_before_ns) : 0;
+      mark.by_ns = nt_read_time(trace, (uint64_t)mark.by_ns);
+    }
+    trace->marks[kept++] = mark;
+  }
+  trace->mark_count = kept;
+}
+
+const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
+                                             enum nt_gpu_mark_kind kind,
+                                             const struct nt_call *call) {
+  size_t low = 0, high = trace->mark_count;
+  const struct nt_trace_mark key = {
+      .stream = call->stream, .kind = kind, .first = call->launch, .last = call->launch};
+  if (!call->stream || !call->launch)
+    return NULL;
+  /* The last one that starts at or before the launch. */
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (by_launch(&trace->marks[middle], &key) <= 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (!low)
+    return NULL;
+  const struct nt_trace_mark *mark = &trace->marks[low - 1];
+  return mark->stream == key.stream && mark->kind == key.kind && mark->last >= key.first ? mark
+                                                                                         : NULL;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job that stands still though nothing in NCCL is to blame: all members made the same calls, and all of
+ * these are finished. Where the device's progress is not known and hosts wait for it, not even that can be
+ * told.
+ */
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+#include "analysis/progress.h"
+#include "nccl/nccl_api.h"
+
+#define QUIET_NS INT64_C(2000000000) /* hosts do other things for a while in every job */
+#define NORMAL_CALLS 512             /* among the last of these, the longest pause is normal */
+
+struct quiet {
+  int64_t last_ns,
+      pause_ns; /* of all ranks: the newest call; the longest pause between two calls */
+  uint32_t alive, waiting,
+      unknown; /* ranks; of these, in a host wait; of these, for nobody knows what */
+  bool moved;
+};
+
+static bool is_there(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  bool over = model->state == NT_PROCESS_EXITED || model->state == NT_PROCESS_VANISHED;
+  int64_t cut = inquiry->freeze->ns;
+  return model->call_count && (!over || (cut != INT64_MAX && nt_model_end(model) >= cut));
+}
+
+static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quiet *quiet) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  const struct nt_model_call *newest = NULL, *before = NULL;
+  int64_t last = 0;
+  uint32_t low = model->call_count > NORMAL_CALLS ? model->call_count - NORMAL_CALLS : 0;
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->enter_ns > inquiry->job->cut_ns)
+      continue;
+    int64_t end =
+        call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
+    last = end > last ? end : last;
+    if (call->view == NT_NONE || call->pending)
+      continue;
+    if (before && i >= low && before->thread == call->thread &&
+        call->enter_ns - before->enter_ns > quiet->pause_ns)
+      quiet->pause_ns = call->enter_ns - before->enter_ns;
+    before = call;
+    if (call->launch && (!newest || call->enter_ns > newest->enter_ns))
+      newest = call;
+  }
+  quiet->alive++;
+  quiet->moved |= model->moved;
+  quiet->last_ns = last > quiet->last_ns ? last : quiet->last_ns;
+  if (nt_host_wait_of(inquiry->job, rank) == NT_NONE)
+    return;
+  quiet->waiting++;
+  quiet->unknown += newest && newest->progress != NT_PROGRESS_FINISHED;
+}
+
+static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
+  bool unknown = quiet->unknown != 0;
+  struct nt_finding *finding =
+      nt_inquiry_add(inquiry, unknown ? NT_CLASS_UNDECIDED : NT_CLASS_OUTSIDE, NT_NONE);
+  struct nt_rank_set there = {0};
+  char who[NT_DESCRIBE], line[NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->since_ns = quiet->last_ns;
+  finding->confidence = unknown ? NT_UNDECIDED : NT_LIKELY;
+  int status = 0;
+  for (uint32_t r = 0; r < inquiry->job->model->rank_count && !status; r++) {
+    if (!is_there(inquiry, r))
+      continue;
+    status = nt_finding_add(inquiry->job, &there, r);
+    if (finding->evidence.count < 32 && *nt_describe_now(line, sizeof line, inquiry->job, r))
+      nt_lines_add(&finding->evidence, "rank %d: %s", inquiry->job->model->ranks[r].world, line);
+    else if (finding->evidence.count < 32)
+      nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, r));
+  }
+  nt_describe_ranks(who, sizeof who, &there);
+  if (unknown)
+    nt_finding_say(finding,
+                   "%s made the same calls and hosts wait for the device, but how far it came with "
+                   "these calls is not known",
+                   who);
+  else
+    nt_finding_say(finding,
+                   "nothing is unfinished in NCCL and no member lacks a call, but %s made none for "
+                   "%lld s: they wait elsewhere",
+                   who, (long long)((quiet->pause_ns) / 1000000000));
+  if (unknown)
+    nt_lines_add(&finding->evidence, "needed: marks around launches (NCCLTRACE_GPU=events)");
+  nt_rank_set_free(&there);
+  return status;
+}
+
+int nt_judge_outside(struct nt_inquiry *inquiry) {
+  const struct nt_model *model = inquiry->job->model;
+  struct quiet quiet = {.pause_ns = QUIET_NS};
+  if (inquiry->verdict->count)
+    return 0;
+  for (uint32_t i = 0; i < inquiry->waits.count; i++)
+    if (inquiry->waits.list[i].moving)
+      return 0;
+  for (uint32_t r = 0; r < model->rank_count; r++)
+    if (is_there(inquiry, r))
+      look_at(inquiry, r, &quiet);
+  int64_t now = inquiry->freeze->ns < model->now_ns ? inquiry->freeze->ns : model->now_ns;
+  if (!quiet.alive || quiet.moved || now - quiet.last_ns < quiet.pause_ns)
+    return 0;
+  quiet.pause_ns = now - quiet.last_ns;
+  return tell(inquiry, &quiet);
+}
