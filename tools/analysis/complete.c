@@ -5,6 +5,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
 #include "nccl/nccl_api.h"
 
 static const char *const next_steps[NT_CLASS_LIMIT][3] = {
@@ -55,6 +56,7 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
 
 static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
   culprit->world = (int32_t)world;
+  culprit->call = NT_NONE;
   culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
   if (culprit->rank == NT_NONE)
     return;
@@ -73,6 +75,8 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     culprit->since_ns =
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
+  uint32_t wait = nt_host_wait_of(inquiry->job, culprit->rank);
+  culprit->call = wait == NT_NONE ? last : wait;
   char now[NT_DESCRIBE];
   if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank))
     culprit->now = strdup(now);

@@ -45,6 +45,7 @@ struct nt_culprit {
   char *last;       /* its last call, NULL if none */
   char *at;         /* where in the program it made that call, NULL if not known */
   char *now;        /* what it does now, as far as can be told; NULL if not */
+  uint32_t call;    /* the call whose stack says where it is, NT_NONE */
   int64_t since_ns; /* since when it has been as it is, 0 if not known */
 };
 

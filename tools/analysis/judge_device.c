@@ -46,11 +46,11 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
              model->calls[front.call].stream == model->calls[call].stream ? ""
                                                                           : ", on another stream");
   else
-    snprintf(out, size,
-             "not at the head of stream %u: all earlier operations of NCCL on it are finished, what "
-             "is in front is other work of the device%s",
-             model->calls[call].stream,
-             front.event == NT_NONE ? "" : ", or a wait for an event");
+    snprintf(
+        out, size,
+        "not at the head of stream %u: all earlier operations of NCCL on it are finished, what "
+        "is in front is other work of the device%s",
+        model->calls[call].stream, front.event == NT_NONE ? "" : ", or a wait for an event");
 }
 
 static void progress_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,

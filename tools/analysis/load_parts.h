@@ -13,6 +13,10 @@ int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace);
  * for it is gone, that says nothing about `now_ns`. */
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);
 
+/* Stacks of the last calls; `calls` are those that rank->calls were made from, index by index. Returns 0
+ * or a negative enum nt_err. */
+int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace, const struct nt_call *calls);
+
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);
 

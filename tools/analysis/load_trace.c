@@ -176,7 +176,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
       call->buffer = number_buffers(&numbering, call->view, from->send, from->recv);
   }
   free_numbering(&numbering);
-  return status;
+  return status ? status : nt_load_stacks(rank, trace, calls);
 }
 
 static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trace) {

@@ -80,6 +80,13 @@ uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text) {
   return at;
 }
 
+const struct nt_model_stack *nt_model_stack(const struct nt_model_rank *rank, uint32_t call) {
+  for (uint32_t i = 0; i < rank->stack_count; i++)
+    if (rank->stacks[i].call == call)
+      return &rank->stacks[i];
+  return NULL;
+}
+
 void nt_model_note(struct nt_model *model, const char *format, ...) {
   va_list arguments;
   char *text;
@@ -103,6 +110,11 @@ static void free_rank(struct nt_model_rank *rank) {
     free(rank->sites[i].text);
   free(rank->views);
   free(rank->sites);
+  for (uint32_t i = 0; i < rank->stack_count; i++) {
+    free(rank->stacks[i].user);
+    free(rank->stacks[i].all);
+  }
+  free(rank->stacks);
   free(rank->calls);
   free(rank->host);
   free(rank->run_id);

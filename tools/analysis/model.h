@@ -71,6 +71,12 @@ struct nt_model_site {
   char *text;  /* "train.py:88 step", escaped */
 };
 
+/* Where a call was made, one line a frame, innermost first, escaped. */
+struct nt_model_stack {
+  uint32_t call;
+  char *user, *all; /* the first frames of the program itself, "" if none; all frames */
+};
+
 /* One process. */
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
@@ -93,6 +99,8 @@ struct nt_model_rank {
   uint32_t view_count, view_room;
   struct nt_model_site *sites;
   uint32_t site_count, site_room;
+  struct nt_model_stack *stacks; /* of the last calls of each thread */
+  uint32_t stack_count;
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
 };
@@ -114,6 +122,8 @@ struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank);
 uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text);
 /* Its text, NULL if it is 0 or not known. */
 const char *nt_model_site(const struct nt_model_rank *rank, uint32_t at);
+/* The whole stack of a call, NULL if it is not known. */
+const struct nt_model_stack *nt_model_stack(const struct nt_model_rank *rank, uint32_t call);
 void nt_model_note(struct nt_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
+#include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
 #include "nccltrace/subcommands.h"
 
@@ -33,6 +34,7 @@ struct row {
   const struct nt_process *process;
   const struct nt_process_info *info; /* NULL without a trace */
   const struct nt_call *call;         /* NULL if it made none */
+  const struct nt_call *wait;         /* the host waits in it; NULL if it does not */
   bool open;
   int64_t since_ns; /* entered, or returned */
   char gpus[128], text[NT_CALL_TEXT];
@@ -69,6 +71,9 @@ static void fill_row(const struct nt_process *process, struct row *row) {
     return;
   row->open = row->call->result == NT_RESULT_OPEN && !(row->call->flags & NT_CALL_ABANDONED);
   row->since_ns = row->open || row->call->exit_ns == 0 ? row->call->enter_ns : row->call->exit_ns;
+  row->wait = row->open ? NULL : nt_process_host_wait(process->trace);
+  if (row->wait != NULL)
+    row->since_ns = row->wait->enter_ns;
   nt_call_name(row->text, sizeof row->text, row->call,
                nt_process_comm_label(process->trace, row->call->comm, label, sizeof label));
 }
@@ -103,8 +108,11 @@ static void call_cells(struct nt_table *table, const struct row *row) {
     nt_table_cell(table, NT_STYLE_PLAIN, "-");
     return;
   }
-  nt_table_cell(table, row->open ? NT_STYLE_WARN : NT_STYLE_PLAIN, "%s %s",
-                row->open ? "in" : "left", row->text);
+  if (row->wait != NULL)
+    nt_table_cell(table, NT_STYLE_WARN, "left %s, in %s", row->text, nt_fn_name(row->wait->fn));
+  else
+    nt_table_cell(table, row->open ? NT_STYLE_WARN : NT_STYLE_PLAIN, "%s %s",
+                  row->open ? "in" : "left", row->text);
   nt_time_short(at, row->since_ns);
   if (row->info->live)
     nt_table_cell(table, NT_STYLE_PLAIN, "%s (%s)", at,
@@ -142,12 +150,13 @@ static json_t *call_json(const struct row *row) {
   if (call == NULL)
     return json_null();
   const char *comm = nt_process_comm_label(row->process->trace, call->comm, label, sizeof label);
-  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s}", "text", nt_json_text(row->text),
+  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s, s:o}", "text", nt_json_text(row->text),
                    "function", nt_call_function(function, sizeof function, call->fn), "seq",
                    (json_int_t)call->seq, "comm", nt_json_text(comm), "thread",
                    (json_int_t)call->thread, "in_call", row->open, "enter",
                    nt_json_time(call->enter_ns), "exit", nt_json_time(call->exit_ns), "result",
-                   nt_call_result(call));
+                   nt_call_result(call), "host_wait",
+                   nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
 }
 
 static json_t *row_json(const struct row *row) {

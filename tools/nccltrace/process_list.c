@@ -247,9 +247,20 @@ const struct nt_call *nt_process_last_call(struct nt_trace *trace) {
   struct nt_error error;
   int64_t count = nt_trace_calls(trace, &calls, &error);
   for (int64_t i = 0; i < count; i++)
-    if (last == NULL || is_later(&calls[i], last))
+    if (!nt_fn_is_cuda(calls[i].fn) && (last == NULL || is_later(&calls[i], last)))
       last = &calls[i];
   return last;
+}
+
+const struct nt_call *nt_process_host_wait(struct nt_trace *trace) {
+  const struct nt_call *calls, *wait = NULL;
+  struct nt_error error;
+  int64_t count = nt_trace_calls(trace, &calls, &error);
+  for (int64_t i = 0; i < count; i++)
+    if (nt_fn_is_host_wait(calls[i].fn) && calls[i].result == NT_RESULT_OPEN &&
+        !(calls[i].flags & NT_CALL_ABANDONED))
+      wait = &calls[i];
+  return wait;
 }
 
 const char *nt_process_comm_label(const struct nt_trace *trace, uint32_t number, char *out,

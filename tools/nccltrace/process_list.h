@@ -45,9 +45,11 @@ void nt_process_list_free(struct nt_process_list *list);
 /* The item with this pid that has an area; a living one before left-overs; NULL if there is none. */
 const struct nt_process *nt_process_by_pid(const struct nt_process_list *list, uint32_t pid);
 
-/* What the process is in, or was in last: an open call before any other, else the one that returned
- * last. NULL if it made none. Belongs to the trace. */
+/* The NCCL call that the process is in, or was in last: an open call before any other, else the one that
+ * returned last. NULL if it made none. Belongs to the trace. */
 const struct nt_call *nt_process_last_call(struct nt_trace *trace);
+/* The CUDA synchronisation that a host thread is in; NULL if none is. */
+const struct nt_call *nt_process_host_wait(struct nt_trace *trace);
 
 /* The label of a call's communicator (call_text.h), "comm N" if its definition is lost; NULL if the
  * call has none. Returns `out` or NULL. */

@@ -19,10 +19,11 @@
 #define YOUNG_MS 1100
 #define JITTER_NS INT64_C(10000000) /* each look translates the clock anew */
 
-enum { OPT_JSON = 1, OPT_COLOR };
+enum { OPT_JSON = 1, OPT_COLOR, OPT_FULL_STACKS };
 
 static const struct nt_option options[] = {
     {OPT_JSON, "json", 0, NULL, "print the verdict as JSON"},
+    {OPT_FULL_STACKS, "full-stacks", 0, NULL, "print every frame of a culprit's stack"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
 
@@ -63,8 +64,8 @@ static void mark_moved(const struct nt_model *before, struct nt_model *after) {
     if (index == NT_NONE || before->ranks[index].pid != rank->pid)
       continue;
     const struct nt_model_rank *old = &before->ranks[index];
-    rank->moved = last_call_ns(rank) - last_call_ns(old) > JITTER_NS ||
-                  old->gpu_steps != rank->gpu_steps;
+    rank->moved =
+        last_call_ns(rank) - last_call_ns(old) > JITTER_NS || old->gpu_steps != rank->gpu_steps;
   }
 }
 
@@ -105,6 +106,7 @@ int main(int argc, char **argv) {
   static char standard[] = "./nccltrace";
   char *standard_paths[] = {standard, NULL};
   enum nt_color_when color = NT_COLOR_AUTO;
+  struct nt_report_style style = {false, false};
   bool json = false;
   struct nt_options parser;
   nt_options_start(&parser, &usage, argc, argv);
@@ -112,6 +114,8 @@ int main(int argc, char **argv) {
   while ((id = nt_options_next(&parser)) > 0) {
     if (id == OPT_JSON)
       json = true;
+    else if (id == OPT_FULL_STACKS)
+      style.full_stacks = true;
     else if (!nt_color_parse(parser.value, &color))
       return nt_options_bad(&usage, "--color takes auto, always or never");
   }
@@ -128,8 +132,8 @@ int main(int argc, char **argv) {
   } else if (loaded == 0) {
     fputs("tracediff: no trace could be read\n", stderr);
   } else {
-    int failed = json ? nt_report_json(&verdict, stdout)
-                      : nt_report_text(&verdict, nt_color_wanted(color, stdout), stdout);
+    style.color = nt_color_wanted(color, stdout);
+    int failed = json ? nt_report_json(&verdict, stdout) : nt_report_text(&verdict, &style, stdout);
     if (failed || fflush(stdout) != 0)
       fputs("tracediff: the report could not be written\n", stderr);
     else

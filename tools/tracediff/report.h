@@ -8,8 +8,14 @@
 
 #include "analysis/verdict.h"
 
+struct nt_report_style {
+  bool color;
+  bool full_stacks; /* every frame, not only the first of the program itself */
+};
+
 /* Both return 0, or -1 if the output failed. */
-int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out);
+int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
+                   FILE *out);
 int nt_report_json(const struct nt_verdict *verdict, FILE *out);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/describe.h"
 #include "cli/call_text.h"
@@ -55,6 +56,18 @@ static const char *state_name(const struct nt_model_rank *rank) {
   }
 }
 
+/* Lines of a text as an array. */
+static json_t *stack_json(const struct nt_model_rank *rank, uint32_t call) {
+  json_t *array = json_array();
+  const struct nt_model_stack *stack = rank ? nt_model_stack(rank, call) : NULL;
+  for (const char *at = stack ? stack->all : ""; *at;) {
+    size_t length = strcspn(at, "\n");
+    json_array_append_new(array, json_stringn(at, length));
+    at += length + (at[length] == '\n');
+  }
+  return array;
+}
+
 static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_culprit *culprit) {
   json_t *value = json_object();
   json_object_set_new(value, "rank", json_integer(culprit->world));
@@ -69,6 +82,7 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "last", nt_json_text(culprit->last));
   json_object_set_new(value, "at", nt_json_text(culprit->at));
   json_object_set_new(value, "now", nt_json_text(culprit->now));
+  json_object_set_new(value, "stack", stack_json(rank, culprit->call));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
   return value;
 }

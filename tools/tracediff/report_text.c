@@ -6,6 +6,7 @@
 #include "tracediff/report.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "analysis/describe.h"
 #include "cli/text.h"
@@ -31,8 +32,20 @@ static void print_notes(const struct nt_verdict *verdict, FILE *out) {
     print_line(out, "note: ", verdict->notes.line[i]);
 }
 
+static void print_stack(const struct nt_model_rank *rank, uint32_t call, bool whole, FILE *out) {
+  const struct nt_model_stack *stack = nt_model_stack(rank, call);
+  const char *text = !stack ? "" : whole || !*stack->user ? stack->all : stack->user;
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    fprintf(out, "    %.*s\n", (int)length, text);
+    text += length + (text[length] == '\n');
+    if (!whole && stack && text > stack->all && !*stack->user)
+      break; /* nothing of the program: the innermost frame says where it is */
+  }
+}
+
 static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit,
-                          FILE *out) {
+                          const struct nt_report_style *style, FILE *out) {
   char state[64], time[NT_TIME_TEXT];
   fprintf(out, "  rank %d: ", culprit->world);
   if (culprit->rank == NT_NONE) {
@@ -67,6 +80,7 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   if (culprit->since_ns)
     fprintf(out, ", so since %s", nt_time_text(time, culprit->since_ns));
   fputc('\n', out);
+  print_stack(rank, culprit->call, style->full_stacks, out);
 }
 
 static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {
@@ -86,7 +100,7 @@ static void print_headline(const struct nt_finding *finding, bool color, FILE *o
 }
 
 static void print_finding(const struct nt_verdict *verdict, const struct nt_finding *finding,
-                          bool color, FILE *out) {
+                          const struct nt_report_style *style, FILE *out) {
   char text[NT_DESCRIBE], time[NT_TIME_TEXT];
   if (finding->joint != NT_NONE) {
     const struct nt_joint *joint = &verdict->job.joints[finding->joint];
@@ -99,15 +113,15 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
   if (nt_rank_set_count(&finding->blame) || finding->confidence == NT_UNDECIDED)
     fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
   for (uint32_t i = 0; i < finding->culprit_count; i++)
-    print_culprit(verdict, &finding->culprits[i], out);
+    print_culprit(verdict, &finding->culprits[i], style, out);
   if (nt_rank_set_count(&finding->blame) > finding->culprit_count)
     fprintf(out, "  and %u more\n", nt_rank_set_count(&finding->blame) - finding->culprit_count);
   if (nt_rank_set_count(&finding->waiting))
     fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
   if (finding->since_ns)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
-  print_lines("evidence:", &finding->evidence, color, out);
-  print_lines("next:", &finding->next, color, out);
+  print_lines("evidence:", &finding->evidence, style->color, out);
+  print_lines("next:", &finding->next, style->color, out);
 }
 
 static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *out) {
@@ -122,7 +136,9 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
   }
 }
 
-int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
+int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
+                   FILE *out) {
+  bool color = style->color;
   if (!verdict->count) {
     fprintf(out, "%sconsistent%s: %s\n", nt_style_text(color, NT_STYLE_GOOD),
             nt_style_text(color, NT_STYLE_PLAIN),
@@ -142,7 +158,7 @@ int nt_report_text(const struct nt_verdict *verdict, bool color, FILE *out) {
     fputc('\n', out);
     if (i)
       print_headline(&verdict->findings[i], color, out);
-    print_finding(verdict, &verdict->findings[i], color, out);
+    print_finding(verdict, &verdict->findings[i], style, out);
   }
   print_warnings(verdict, color, out);
   return ferror(out) ? -1 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bar is one line that is drawn over itself and wiped at the end. */
-#include "cli/progress.h"
+#include "cli/progress_bar.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A progress bar for work that lasts longer than a second, on a terminal only. */
-#ifndef NT_CLI_PROGRESS_H
-#define NT_CLI_PROGRESS_H
+#ifndef NT_CLI_PROGRESS_BAR_H
+#define NT_CLI_PROGRESS_BAR_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts that rest on device progress, on host waits and on the order of deaths. */
+#include "model_builder.h"
+
+static struct job j;
+
+static uint32_t start(uint32_t ranks, const char *members) {
+  job_start(&j, ranks);
+  return job_comm(&j, "A", members);
+}
+
+/* The rank's last call: where the device is with it, and as which launch of which stream. */
+static struct nt_model_call *at(uint32_t rank, uint32_t stream, uint32_t launch,
+                                enum nt_progress progress) {
+  struct nt_model_rank *model = job_rank(&j, rank);
+  struct nt_model_call *call = &model->calls[model->call_count - 1];
+  call->stream = stream;
+  call->launch = launch;
+  call->progress = (uint8_t)progress;
+  return call;
+}
+
+static void everyone(uint32_t comm, uint32_t stream, uint32_t launch, enum nt_progress progress) {
+  for (uint32_t r = 0; r < j.ranks; r++) {
+    job_call(&j, r, comm, NT_FN_AllReduce, 64);
+    at(r, stream, launch, progress);
+  }
+}
+
+/* A call of the CUDA runtime. */
+static struct nt_model_call *cuda(uint32_t rank, uint8_t fn, uint32_t stream, uint32_t launch,
+                                  uint64_t event) {
+  struct nt_model_call *call = job_record(&j, rank, NT_NONE, fn, 0, -1);
+  call->stream = stream;
+  call->launch = launch;
+  call->event = event;
+  return call;
+}
+
+static void a_device_held_by_other_work_is_to_blame(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  everyone(a, 1, 2, NT_PROGRESS_REACHED);
+  at(1, 1, 2, NT_PROGRESS_ENQUEUED);
+  assert_verdict(&j, "gpu AllReduce 2 blame 1 waiting 0-2");
+}
+
+static void operations_behind_it_are_consequences(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  at(2, 1, 1, NT_PROGRESS_ENQUEUED);
+  everyone(b, 1, 2, NT_PROGRESS_ENQUEUED);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].class, NT_CLASS_GPU);
+  assert_string_equal(set_text(&v->findings[0].blame), "2");
+  job_free(&j);
+}
+
+static void at_the_head_everywhere_is_stalled(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  at(1, 1, 1, NT_PROGRESS_FINISHED);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].confidence, NT_CERTAIN);
+  job_free(&j);
+  a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  at(1, 1, 1, NT_PROGRESS_FINISHED);
+  assert_verdict(&j, "stalled AllReduce 1 blame  waiting 0,2");
+}
+
+static void a_device_that_gets_on_is_no_stall(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  job_rank(&j, 1)->moved = true;
+  assert_verdict(&j, "consistent");
+}
+
+static void as_long_as_earlier_pauses_is_no_stall(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_pass(&j, 5000);
+  everyone(a, 1, 2, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "consistent");
+}
+
+static void unknown_progress_accuses_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_UNKNOWN);
+  assert_verdict(&j, "consistent");
+}
+
+/* Rank `odd` issues B first; everything on stream `second` for the later one. */
+static void opposite(uint32_t ranks, uint32_t odd, uint32_t second) {
+  job_start(&j, ranks);
+  uint32_t comm[2] = {job_comm(&j, "A", ranks == 2 ? "0-1" : "0-3"),
+                      job_comm(&j, "B", ranks == 2 ? "0-1" : "0-3")};
+  for (uint32_t r = 0; r < ranks; r++)
+    for (uint32_t i = 0; i < 2; i++) {
+      job_call(&j, r, comm[i ^ (r == odd)], NT_FN_AllReduce, 64);
+      bool behind = i && second == 1;
+      at(r, i ? second : 1, behind ? 2 : 1, behind ? NT_PROGRESS_ENQUEUED : NT_PROGRESS_REACHED);
+    }
+}
+
+static void opposite_order_on_one_stream_is_a_cycle(void **state) {
+  (void)state;
+  opposite(4, 2, 1);
+  assert_verdict(&j, "cycle AllReduce 1 blame 2 waiting 0-3");
+}
+
+static void without_a_majority_all_of_the_cycle_are_named(void **state) {
+  (void)state;
+  opposite(2, 1, 1);
+  assert_verdict(&j, "cycle AllReduce 1 blame 0-1 waiting 0-1");
+}
+
+static void opposite_order_on_two_streams_is_none(void **state) {
+  (void)state;
+  opposite(4, 2, 2);
+  assert_verdict(&j, "stalled AllReduce 1 blame  waiting 0-3");
+}
+
+static void events_tie_streams_together(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t comm[2] = {job_comm(&j, "A", "0-1"), job_comm(&j, "B", "0-1")};
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, comm[r], NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED);
+    cuda(r, NT_FN_cudaEventRecord, 1, 1, 77);
+    cuda(r, NT_FN_cudaStreamWaitEvent, 2, 0, 77);
+    job_call(&j, r, comm[!r], NT_FN_AllReduce, 64);
+    at(r, 2, 1, NT_PROGRESS_ENQUEUED);
+  }
+  assert_verdict(&j, "cycle AllReduce 1 blame 0-1 waiting 0-1");
+}
+
+static void an_event_from_out_of_sight_accuses_nobody(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  uint32_t a = job_comm(&j, "A", "0-2"), b = job_comm(&j, "B", "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  for (uint32_t r = 0; r < 3; r++) {
+    cuda(r, NT_FN_cudaStreamWaitEvent, 2, 0, 5);
+    job_call(&j, r, b, NT_FN_AllReduce, 64);
+    at(r, 2, 1, NT_PROGRESS_ENQUEUED);
+  }
+  assert_verdict(&j, "stalled AllReduce 1 blame  waiting 0-2");
+}
+
+static void who_has_finished_does_not_wait(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_others(&j, 2, a, NT_FN_Broadcast, 64);
+  at(0, 1, 2, NT_PROGRESS_FINISHED);
+  at(1, 1, 2, NT_PROGRESS_REACHED);
+  at(3, 1, 2, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "missing Broadcast 2 blame 2 waiting 1,3");
+}
+
+static void who_went_on_waits_in_a_later_one(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, a, NT_FN_Broadcast, 64);
+    at(r, 1, 2, r ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED);
+  }
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  at(0, 1, 3, NT_PROGRESS_REACHED);
+  job_call(&j, 1, b, NT_FN_AllReduce, 64);
+  at(1, 1, 3, NT_PROGRESS_ENQUEUED);
+  /* Rank 0 lacks the operation on B because it waits in A for rank 2. */
+  assert_verdict(&j, "missing Broadcast 2 blame 2 waiting 1");
+}
+
+static void a_mismatch_that_finished_holds_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  for (uint32_t r = 0; r < 3; r++) {
+    j.op = r == 2 ? ncclMax : ncclSum;
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_FINISHED);
+  }
+  assert_verdict(&j, "mismatch op AllReduce 1 blame 2 waiting ");
+}
+
+static void two_ranks_and_one_other_count_is_a_mismatch(void **state) {
+  (void)state;
+  for (int more = 0; more < 2; more++) {
+    uint32_t a = start(2, "0-1");
+    for (int i = 0; i < 6; i++)
+      job_all(&j, a, NT_FN_AllReduce, 1024);
+    job_call(&j, 0, a, NT_FN_AllReduce, 2048);
+    job_call(&j, 1, a, NT_FN_AllReduce, 1024);
+    if (more)
+      job_call(&j, 0, a, NT_FN_AllReduce, 1024);
+    assert_verdict(&j, "mismatch count AllReduce 7 blame  waiting 0-1");
+  }
+}
+
+static void two_ranks_and_a_proven_insertion_is_extra(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 1024);
+  job_call(&j, 0, a, NT_FN_AllReduce, 1);
+  for (uint64_t n = 10; n < 14; n++)
+    job_all(&j, a, NT_FN_AllGather, n * n);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].class, NT_CLASS_EXTRA);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  job_free(&j);
+}
+
+/* Rank 1 is killed in front of #2; rank 0 is ended `ms` later. */
+static void killed_one_after_the_other(int64_t ms) {
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_end(&j, 1, NT_PROCESS_VANISHED, 0);
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  at(0, 1, 2, NT_PROGRESS_REACHED);
+  job_pass(&j, ms);
+  job_end(&j, 0, NT_PROCESS_VANISHED, 0);
+}
+
+static void a_noticed_death_comes_first(void **state) {
+  (void)state;
+  killed_one_after_the_other(80);
+  job_rank(&j, 1)->noticed_ns = job_rank(&j, 1)->last_beat_ns + 50 * MS;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  job_free(&j);
+  killed_one_after_the_other(80);
+  job_rank(&j, 1)->noticed_ns = job_rank(&j, 1)->last_beat_ns + 50 * MS;
+  assert_verdict(&j, "dead AllReduce 2 blame 1 waiting 0");
+}
+
+static void a_remote_error_tells_of_a_death(void **state) {
+  (void)state;
+  killed_one_after_the_other(80);
+  struct nt_model_call *call = job_record(&j, 0, 0, NT_FN_CommGetAsyncError, ncclRemoteError, -1);
+  call->enter_ns = job_rank(&j, 1)->last_beat_ns + 60 * MS;
+  call->exit_ns = call->enter_ns + 1;
+  assert_verdict(&j, "dead AllReduce 2 blame 1 waiting 0");
+}
+
+static void without_a_witness_nobody_is_dead(void **state) {
+  (void)state;
+  killed_one_after_the_other(80);
+  assert_verdict(&j, "consistent");
+}
+
+static void a_kill_of_all_at_once_has_no_first(void **state) {
+  (void)state;
+  killed_one_after_the_other(3);
+  job_rank(&j, 1)->noticed_ns = job_rank(&j, 1)->last_beat_ns + 2 * MS;
+  assert_verdict(&j, "consistent");
+}
+
+static void a_failure_and_then_the_launcher(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_end(&j, 1, NT_PROCESS_EXITED, 1);
+  job_others(&j, 1, a, NT_FN_AllReduce, 64);
+  job_pass(&j, 120);
+  job_end(&j, 0, NT_PROCESS_VANISHED, 0);
+  job_end(&j, 2, NT_PROCESS_EXITED, 143);
+  assert_verdict(&j, "dead AllReduce 2 blame 1 waiting 0,2");
+}
+
+static void a_death_in_the_middle_of_an_operation(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_REACHED);
+  job_end(&j, 2, NT_PROCESS_VANISHED, 0);
+  assert_verdict(&j, "dead AllReduce 1 blame 2 waiting 0-1");
+}
+
+static void a_host_wait_is_what_a_culprit_does_now(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  struct nt_model_call *call = cuda(1, NT_FN_cudaStreamSynchronize, 1, 1, 0);
+  call->exit_ns = 0;
+  call->at = nt_model_add_site(job_rank(&j, 1), "train.py:91 step");
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].class, NT_CLASS_MISSING);
+  assert_string_equal(v->findings[0].culprits[0].now,
+                      "in cudaStreamSynchronize at train.py:91 step");
+  job_free(&j);
+}
+
+static void finalize_in_opposite_order_is_teardown(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_record(&j, 0, a, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 0);
+  job_record(&j, 1, b, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 1);
+  assert_verdict(&j, "teardown CommFinalize 1 blame 0-1 waiting 0");
+}
+
+static void finalize_that_does_not_return_is_teardown(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_record(&j, r, a, NT_FN_CommFinalize, 0, -1)->seq = 1;
+    job_block(&j, r);
+  }
+  assert_verdict(&j, "teardown CommFinalize 1 blame  waiting 0-1");
+}
+
+static void a_job_that_stands_still_outside(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_pass(&j, 1000);
+  assert_verdict(&j, "outside (null) 0 blame  waiting ");
+}
+
+static void other_settings_are_a_warning(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  job_all(&j, a, NT_FN_AllReduce, 64);
+  for (uint32_t r = 0; r < 3; r++) {
+    job_rank(&j, r)->nccl = strdup("2.28.9");
+    job_rank(&j, r)->nccl_env =
+        strdup(r == 1 ? "NCCL_ALGO=Ring\nNCCL_DEBUG=INFO\n" : "NCCL_ALGO=Tree\nNCCL_DEBUG=INFO\n");
+  }
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 0);
+  assert_int_equal(v->warning_count, 1);
+  assert_string_equal(v->warnings[0].summary, "NCCL_ALGO is not the same on all ranks");
+  assert_string_equal(set_text(&v->warnings[0].blame), "1");
+  job_free(&j);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_device_held_by_other_work_is_to_blame),
+      cmocka_unit_test(operations_behind_it_are_consequences),
+      cmocka_unit_test(at_the_head_everywhere_is_stalled),
+      cmocka_unit_test(a_device_that_gets_on_is_no_stall),
+      cmocka_unit_test(as_long_as_earlier_pauses_is_no_stall),
+      cmocka_unit_test(unknown_progress_accuses_nobody),
+      cmocka_unit_test(opposite_order_on_one_stream_is_a_cycle),
+      cmocka_unit_test(without_a_majority_all_of_the_cycle_are_named),
+      cmocka_unit_test(opposite_order_on_two_streams_is_none),
+      cmocka_unit_test(events_tie_streams_together),
+      cmocka_unit_test(an_event_from_out_of_sight_accuses_nobody),
+      cmocka_unit_test(who_has_finished_does_not_wait),
+      cmocka_unit_test(who_went_on_waits_in_a_later_one),
+      cmocka_unit_test(a_mismatch_that_finished_holds_nobody),
+      cmocka_unit_test(two_ranks_and_one_other_count_is_a_mismatch),
+      cmocka_unit_test(two_ranks_and_a_proven_insertion_is_extra),
+      cmocka_unit_test(a_noticed_death_comes_first),
+      cmocka_unit_test(a_remote_error_tells_of_a_death),
+      cmocka_unit_test(without_a_witness_nobody_is_dead),
+      cmocka_unit_test(a_kill_of_all_at_once_has_no_first),
+      cmocka_unit_test(a_failure_and_then_the_launcher),
+      cmocka_unit_test(a_death_in_the_middle_of_an_operation),
+      cmocka_unit_test(a_host_wait_is_what_a_culprit_does_now),
+      cmocka_unit_test(finalize_in_opposite_order_is_teardown),
+      cmocka_unit_test(finalize_that_does_not_return_is_teardown),
+      cmocka_unit_test(a_job_that_stands_still_outside),
+      cmocka_unit_test(other_settings_are_a_warning),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
