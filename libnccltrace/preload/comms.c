@@ -169,7 +169,9 @@ struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct n
   struct nt_comm *comm = take_slot();
   if (!comm) {
     pthread_mutex_unlock(&lock);
-    atomic_fetch_add_explicit(&header->comms_lost, 1, memory_order_relaxed);
+    /* Calls on one that was lost come here again, as calls on an unknown one. */
+    if (origin != NT_COMM_UNKNOWN)
+      atomic_fetch_add_explicit(&header->comms_lost, 1, memory_order_relaxed);
     return NULL;
   }
   comm->library = hint;

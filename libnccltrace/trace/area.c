@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
@@ -60,12 +61,22 @@ static int prepare_directory(const char *dir) {
   return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ? 0 : -NT_ERR_UNSAFE;
 }
 
+/* A file beyond RLIMIT_FSIZE would not fail but kill the process with SIGXFSZ; the limit holds on a tmpfs
+ * and for memory files too. */
+static uint64_t within_limit(uint64_t wanted) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= wanted)
+    return wanted;
+  return limit.rlim_cur;
+}
+
 static uint64_t affordable(const char *dir, uint64_t wanted) {
   struct statfs fs;
   if (statfs(dir, &fs) != 0)
     return 0;
   uint64_t share = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / SPACE_SHARE;
-  return share < wanted ? share : wanted;
+  return within_limit(share < wanted ? share : wanted);
 }
 
 static uint32_t place(uint64_t *end, uint64_t bytes) {
@@ -76,7 +87,7 @@ static uint32_t place(uint64_t *end, uint64_t bytes) {
 
 /* Divides about `bytes` among the regions; the ring gets what is left. */
 static void lay_out(struct nt_area_header *h, uint64_t bytes) {
-  int small = bytes < 2 * AREA_MIN;
+  int small = bytes < 4 * AREA_MIN;
   uint64_t end = 4096;
   h->header_size = 4096;
   h->evidence_size = EVIDENCE_BYTES;
@@ -172,6 +183,8 @@ static void identify(struct nt_area_header *h) {
 /* An open descriptor of `size` allocated bytes: a file in `dir`, or a memfd when dir is NULL. */
 static int make_file(const char *dir, const struct nt_area_header *h, struct nt_area *out) {
   out->path[0] = 0;
+  if (within_limit(h->total_size) < h->total_size)
+    return -NT_ERR_SPACE;
   if (!dir) {
     out->fd = memfd_create("nccltrace", MFD_CLOEXEC);
   } else {
@@ -230,7 +243,7 @@ int nt_area_create(const char *dir, uint64_t bytes, struct nt_area *out) {
     }
   }
   if (rc != 0) {
-    lay_out(&h, bytes);
+    lay_out(&h, within_limit(bytes));
     rc = make_file(NULL, &h, out);
   }
   return rc ? rc : map_file(&h, out);

@@ -61,12 +61,22 @@ static bool is_still(const struct nt_area *area, const char *path) {
          open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
+/* What a process left that died while it was making its area. */
+static int remove_stillborn(const char *path, unsigned grace_seconds) {
+  struct stat file;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return lstat(path, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
+         file.st_size < 4096 && now.tv_sec - file.st_mtime >= (time_t)grace_seconds &&
+         unlink(path) == 0;
+}
+
 static int collect(const char *path, unsigned grace_seconds) {
   struct nt_area area;
   struct stat file;
   int removed = 0;
   if (nt_area_open(path, 1, &area))
-    return 0;
+    return remove_stillborn(path, grace_seconds);
   /* A process whose helper could not get a lock is alive all the same. */
   if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
       file.st_uid == geteuid()) {

@@ -135,10 +135,21 @@ static bool waited_in_call(const struct search *s, const struct nt_model_rank *r
   return false;
 }
 
+/* Was an operation of it known to be unfinished on its device since long before `ns`? */
+static bool waited_on_device(const struct search *s, const struct nt_model_rank *rank, int64_t ns) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].enter_ns <= ns - s->wait_ns &&
+        (rank->calls[i].progress == NT_PROGRESS_ENQUEUED ||
+         rank->calls[i].progress == NT_PROGRESS_REACHED))
+      return true;
+  return false;
+}
+
 static bool had_waited(const struct search *s, const struct event *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
   bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
-  if (waited_in_call(s, rank, event->ns) || s->message_ns[event->rank] <= event->ns - s->wait_ns)
+  if (waited_in_call(s, rank, event->ns) || waited_on_device(s, rank, event->ns) ||
+      s->message_ns[event->rank] <= event->ns - s->wait_ns)
     return true;
   for (uint32_t i = 0; i < rank->view_count; i++) {
     struct nt_place place = s->job->places[event->rank][i];
@@ -176,10 +187,6 @@ static bool is_held(struct search *s, uint32_t rank, int64_t ns) {
   s->wait_ns = 0;
   bool held = had_waited(s, &event);
   s->wait_ns = WAIT_NS;
-  const struct nt_model_rank *model = &s->job->model->ranks[rank];
-  for (uint32_t i = 0; i < model->call_count && !held; i++)
-    held = model->calls[i].enter_ns <= ns && (model->calls[i].progress == NT_PROGRESS_ENQUEUED ||
-                                              model->calls[i].progress == NT_PROGRESS_REACHED);
   return held;
 }
 
@@ -202,6 +209,8 @@ static void find_first(struct search *s) {
       earliest = end;
   }
   int64_t heard = INT64_MAX;
+  if (earliest == INT64_MAX)
+    return;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);

@@ -6,15 +6,15 @@
 #include "analysis/model.h"
 
 /* How far the device got with each call: from the marks of its stream, else from host waits that
- * returned. Returns 0 or a negative enum nt_err. */
-int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace);
+ * returned. `calls` are those that rank->calls were made from, index by index. */
+void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
+                      const struct nt_call *calls);
 
 /* Marks tell what was unfinished when somebody looked last; of a process that was stopped, or whose thread
  * for it is gone, that says nothing about `now_ns`. */
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);
 
-/* Stacks of the last calls; `calls` are those that rank->calls were made from, index by index. Returns 0
- * or a negative enum nt_err. */
+/* Stacks of the last calls, from the same. Returns 0 or a negative enum nt_err. */
 int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace, const struct nt_call *calls);
 
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */

@@ -14,14 +14,27 @@
 
 #define WAITED_STREAMS 32
 #define STALE_NS INT64_C(1000000000)
+#define LOOK_NS INT64_C(50000000) /* more than the time between two looks at the device */
 
 static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t launch) {
-  bool frozen = launch > stream->frozen_after && launch <= stream->frozen;
-  if (!stream->polled_ns || !launch || frozen)
+  if (!stream->polled_ns || !launch)
     return NT_PROGRESS_UNKNOWN;
   if (launch <= stream->finished)
     return NT_PROGRESS_FINISHED;
   return launch <= stream->reached ? NT_PROGRESS_REACHED : NT_PROGRESS_ENQUEUED;
+}
+
+/* Unfinished when a communicator was aborted: what was seen later means nothing, what was seen before does. */
+static enum nt_progress place_frozen(const struct nt_trace *trace, const struct nt_call *call,
+                                     const struct nt_trace_stream *stream, int64_t abort_ns) {
+  const struct nt_trace_mark *mark = nt_trace_mark_of(trace, NT_GPU_REACHED, call);
+  if (!mark)
+    return stream->polled_ns && call->launch > stream->reached ? NT_PROGRESS_ENQUEUED
+                                                               : NT_PROGRESS_UNKNOWN;
+  if (mark->by_ns <= abort_ns)
+    return NT_PROGRESS_REACHED;
+  return mark->not_before_ns > call->enter_ns + LOOK_NS ? NT_PROGRESS_ENQUEUED
+                                                        : NT_PROGRESS_UNKNOWN;
 }
 
 static bool is_launched(const struct nt_model_call *call) {
@@ -39,7 +52,17 @@ static bool has_gaps(const struct nt_model_rank *rank, const struct nt_trace_str
   return stream->unmarked > captured;
 }
 
-static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace) {
+static int64_t first_abort(const struct nt_model_rank *rank) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
+      first = rank->calls[i].enter_ns;
+  return first;
+}
+
+static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace,
+                        const struct nt_call *calls) {
+  int64_t abort_ns = first_abort(rank);
   size_t count = nt_trace_stream_count(trace);
   for (size_t s = 0; s < count; s++) {
     struct nt_trace_stream stream = nt_trace_stream_at(trace, s);
@@ -51,19 +74,13 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
       struct nt_model_call *call = &rank->calls[i];
       if (call->stream != stream.number || !is_launched(call))
         continue;
-      call->progress = (uint8_t)place(&stream, call->launch);
+      bool frozen = call->launch > stream.frozen_after && call->launch <= stream.frozen;
+      call->progress = (uint8_t)(frozen ? place_frozen(trace, &calls[i], &stream, abort_ns)
+                                        : place(&stream, call->launch));
       if (gaps && call->progress == NT_PROGRESS_ENQUEUED && call->launch == stream.finished + 1)
         call->progress = NT_PROGRESS_UNKNOWN;
     }
   }
-}
-
-static int64_t first_abort(const struct nt_model_rank *rank) {
-  int64_t first = INT64_MAX;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
-      first = rank->calls[i].enter_ns;
-  return first;
 }
 
 /* Streams that one thread has waited for, seen from the end of its calls. */
@@ -103,15 +120,17 @@ static void place_by_waits(struct nt_model_rank *rank) {
   }
 }
 
-int nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace) {
-  place_calls(rank, trace);
+void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
+                      const struct nt_call *calls) {
+  place_calls(rank, trace, calls);
   place_by_waits(rank);
-  return 0;
 }
 
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns) {
   bool over = rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
-  int64_t end = over ? nt_model_end(rank) : now_ns;
+  int64_t end = over ? nt_model_end(rank) : now_ns, abort_ns = first_abort(rank);
+  if (abort_ns < end)
+    end = abort_ns; /* what was unfinished then was judged by what had been seen by then */
   if (end - rank->gpu_ns <= STALE_NS)
     return;
   for (uint32_t i = 0; i < rank->call_count; i++)

@@ -176,7 +176,10 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
       call->buffer = number_buffers(&numbering, call->view, from->send, from->recv);
   }
   free_numbering(&numbering);
-  return status ? status : nt_load_stacks(rank, trace, calls);
+  if (status)
+    return status;
+  nt_load_progress(rank, trace, calls);
+  return nt_load_stacks(rank, trace, calls);
 }
 
 static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trace) {
@@ -241,8 +244,6 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   fill_gpu(rank, trace);
   if (!status)
     status = add_calls(rank, trace, err);
-  if (!status)
-    status = nt_load_progress(rank, trace);
   if (!status)
     status = nt_load_settings(rank, trace);
   if (!status)
