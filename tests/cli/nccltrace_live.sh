@@ -47,7 +47,7 @@ for needed in nccltrace libnccltrace.so sim/libnccl.so.2; do
 done
 [ $failed -eq 0 ] || finish
 cudart=$(compgen -G "$build/sim/libcudart.so.1*" | head -n 1)
-run "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -O1 -Itests/sim/include -Ilibnccltrace -o "$dir/job" \
+run "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -O1 -Itests/sim/include -o "$dir/job" \
   examples/demo/job.c "$build/sim/libnccl.so.2" "$cudart" -Wl,--allow-shlib-undefined \
   -Wl,-rpath,"$build/sim"
 check "the job compiles" test -x "$dir/job"
@@ -79,6 +79,7 @@ done
 check "ls shows the rank that is one call short" count "^ *${pids[2]} .* AllGather #7 on comm 1" 1
 check "ls shows the others at the same call" count "AllGather #8 on comm 1" 3
 check "ls shows a process without a communicator" count "^ *${pids[ranks]} .*no communicator yet" 1
+check "ls names the host wait behind the call" count "left AllGather #[78] on comm 1, in cudaStreamSynchronize " 4
 run nccltrace ls --json
 check "ls --json tells the same" json \
   "{p['pid']: p['rank'] for p in d if 'rank' in p and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
@@ -96,7 +97,28 @@ check "dump PID" count "^pid ${pids[0]} rank 0: written to " 1
 run nccltrace dump "${pids[0]}" $$
 check "dump tells which process is not traced" grep -q "process $$ has no area" "$dir/err"
 
+run nccltrace ls --dir nccltrace
+check "ls --dir lists those whose trace lies there" count 'rank[0-3]\.trace$' $ranks
+check "ls --dir lists nothing else" test "$(wc -l <"$dir/out")" -eq $((ranks + 1))
+run nccltrace ls --dir "$dir/elsewhere"
+check "ls --dir of another directory finds nothing" grep -q 'no process on this node has its trace in that directory' "$dir/err"
+run nccltrace dump --dir "$dir"
+check "dump --dir picks" count '^pid [0-9]+ rank [0-3]: written to ' $ranks
+
+# The job was told of its directory of areas, the tool was not.
+run env -u NCCLTRACE_SHM nccltrace ls
+check "ls finds an area through the mappings of its process" count "^ *(${pids[0]}|${pids[3]}) +[03]/$ranks .* AllGather #8 on comm 1" 2
+check "a process is listed once" count "^ *${pids[0]} " 1
+run env -u NCCLTRACE_SHM nccltrace dump "${pids[0]}"
+check "dump PID finds it too" count "^pid ${pids[0]} rank 0: written to " 1
+run env -u NCCLTRACE_SHM nccltrace show "${pids[0]}"
+check "show PID finds it too" count ' AllReduce ' 7
+
 run nccltrace show nccltrace/rank0.trace
+aligned() { awk 'NR == 1 { at = index($0, "COMM") } substr($0, at - 1, 1) != " " || substr($0, at, 1) == " " { exit 1 }' "$dir/out"; }
+check "show keeps its columns aligned behind long names" aligned
+check "show prints the host wait" count ' cudaStreamSynchronize - .* in call ' 1
+check "show tells how far the GPU came" count ' AllGather .* (reached|enqueued)$' 1
 check "show prints every all-reduce" count ' AllReduce +comm 1 +[1-7] +1 Mi f32 +sum ' 7
 check "show prints the creation" count ' CommInitRank +comm 1 ' 1
 check "show reports no damage" test ! -s "$dir/err"
@@ -113,7 +135,10 @@ run nccltrace show --json nccltrace/rank0.trace nccltrace/rank2.trace
 check "--json" json "[sum(c['function'] == 'AllReduce' for c in t['calls']) for t in d] == [7, 6]"
 check "--json has equal ids on all ranks" json \
   "len({t['header']['communicators'][0]['id'] for t in d}) == 1"
+run nccltrace show --header --json nccltrace/rank0.trace
+check "--header --json has the streams" json "[s['launches'] for s in d[0]['header']['streams']] == [8]"
 run nccltrace show --header nccltrace/rank1.trace
+check "--header has the streams" count '^STREAM +DEVICE +LAUNCHES ' 1
 check "--header names process and communicator" count "^(pid +${pids[1]}|rank +1 of 4|  *1  -  *1 of 4 .*)\$" 3
 check "--header tells that nothing is lost" count '^calls lost +0$' 1
 
@@ -133,6 +158,23 @@ example() {
 for page in nccltrace nccltrace-ls nccltrace-dump nccltrace-show; do
   check "the example of $page(1)" example $page
 done
+
+# A second job: the first rank of two, which waits for the other to come.
+NCCLTRACE_DIR=$dir/second RANK=0 WORLD_SIZE=2 LD_PRELOAD=$build/libnccltrace.so \
+  ./job 0 2 "$dir/id2" >"$dir/second.log" 2>&1 </dev/null &
+pids+=($!)
+for ((tenth = 0; tenth < 100; tenth++)); do
+  run nccltrace ls
+  ! count 'in CommInitRank.* /[^ ]*/second/rank0\.trace$' 1 || break
+  sleep 0.1
+done
+check "ls shows jobs apart" test "$(grep -E '^(/.*|no trace):$' "$dir/out")" = \
+  "$(printf '%s\n' "$dir/nccltrace:" "$dir/second:" "no trace:")"
+run nccltrace dump --all
+check "dump shows jobs apart" test "$(sed -n '1p; 6p' "$dir/out")" = \
+  "$(printf '%s\n' "$dir/nccltrace:" "$dir/second:")"
+run nccltrace dump --rank 0 --dir second
+check "dump --rank --dir takes both" test "$(grep -c '/second/rank0\.trace' "$dir/out")/$(wc -l <"$dir/out")" = 1/1
 
 kill -STOP "${pids[1]}"
 for ((tenth = 0; tenth < 50; tenth++)); do

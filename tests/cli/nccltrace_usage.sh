@@ -51,6 +51,7 @@ prints() {
 }
 
 prints "help lists the commands" "  dump     have running" --help
+prints "version after a command" "nccltrace ls " ls --version
 prints "help is a command too" "  show     print" help
 prints "version" "nccltrace " --version
 for command in ls dump show; do
@@ -63,6 +64,8 @@ refuses "unknown option before the command" 2 "nccltrace: unknown option '-x'" -
 refuses "ls takes no operand" 2 "no argument is expected" ls 1
 refuses "ls --color=blue" 2 "auto, always or never" ls --color=blue
 refuses "dump of nothing" 2 "say which" dump
+refuses "dump --dir of nothing" 1 "no such traced process" dump --dir "$dir"
+refuses "ls --dir of nothing" 1 "no process on this node has its trace in that directory" ls --dir "$dir"
 refuses "dump of a word" 2 "'rank0' is not a process id" dump rank0
 refuses "dump --rank=1-" 2 "'1-' is not a list of ranks" dump --rank=1-
 refuses "dump --timeout=soon" 2 "'soon' is not a number of seconds" dump --all --timeout=soon
@@ -99,12 +102,29 @@ else
   fail "JSON stays valid when nothing can be read" "$("$nccltrace" show --json "$dir/text" 2>&1)"
 fi
 
-head -c 20000 /dev/urandom >"$NCCLTRACE_SHM/$$-1-2-3.area"
+# Left-over areas: silence while they may be being made, then one line for all of them.
+unreadable=$NCCLTRACE_SHM/$$-1-2-3.area
+head -c 20000 /dev/urandom >"$unreadable"
+: >"$NCCLTRACE_SHM/1-1-2-3.area"
 "$nccltrace" ls >"$dir/out" 2>"$dir/err"
-if grep -q "^ *$$ .*unreadable" "$dir/out" && grep -q "^nccltrace: $NCCLTRACE_SHM/$$-1-2-3.area: at byte" "$dir/err"; then
+if ! grep -q unreadable "$dir/out" && ! grep -q "$NCCLTRACE_SHM" "$dir/err"; then
+  ok "ls says nothing of an area that is being made"
+else
+  fail "ls says nothing of an area that is being made" "$(cat "$dir/out" "$dir/err")"
+fi
+touch -d '1 hour ago' "$unreadable"
+"$nccltrace" ls >"$dir/out" 2>"$dir/err"
+if grep -q "^ *$$ .*unreadable" "$dir/out" && grep -q "^nccltrace: $unreadable: at byte" "$dir/err"; then
   ok "ls says which area it cannot read"
 else
   fail "ls says which area it cannot read" "$(cat "$dir/out" "$dir/err")"
+fi
+touch -d '1 hour ago' "$NCCLTRACE_SHM/1-1-2-3.area"
+"$nccltrace" ls >"$dir/out" 2>"$dir/err"
+if [ "$(wc -l <"$dir/err")" -eq 1 ] && grep -q '; and 1 more that cannot be read$' "$dir/err"; then
+  ok "ls says it in one line for all"
+else
+  fail "ls says it in one line for all" "$(cat "$dir/err")"
 fi
 if [ -e /dev/full ]; then
   if "$nccltrace" --help >/dev/full 2>/dev/null; then

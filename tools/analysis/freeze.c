@@ -11,6 +11,7 @@
 
 #define WAIT_NS INT64_C(500000000)      /* shorter is no wait: ranks are never quite in step */
 #define ORDERED_NS INT64_C(50000000)    /* how often processes look at each other */
+#define EXACT_NS INT64_C(10000000)      /* the same after an exit, whose time is known */
 #define TOGETHER_NS INT64_C(1500000000) /* state in files is up to a second old */
 
 struct event {
@@ -198,15 +199,17 @@ static bool is_held(struct search *s, uint32_t rank, int64_t ns) {
  */
 static void find_first(struct search *s) {
   const struct nt_model *model = s->job->model;
-  int64_t last = 0, earliest = INT64_MAX;
+  int64_t last = 0, earliest = INT64_MAX, ordered_ns = ORDERED_NS;
   bool vanished = false, held = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
     if (!is_over(&model->ranks[i]))
       return;
     last = end > last ? end : last;
-    if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest)
+    if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest) {
       earliest = end;
+      ordered_ns = model->ranks[i].state == NT_PROCESS_EXITED ? EXACT_NS : ORDERED_NS;
+    }
   }
   int64_t heard = INT64_MAX;
   if (earliest == INT64_MAX)
@@ -214,7 +217,7 @@ static void find_first(struct search *s) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (end < earliest + ORDERED_NS)
+    if (end < earliest + ordered_ns)
       continue;
     vanished |= rank->state == NT_PROCESS_VANISHED;
     held |= is_held(s, i, end);
@@ -225,7 +228,7 @@ static void find_first(struct search *s) {
   for (uint32_t i = 0; i < model->rank_count && held; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (end >= earliest + ORDERED_NS || end + ORDERED_NS > last ||
+    if (end >= earliest + ordered_ns || end + ordered_ns > last ||
         why_ended(rank) != NT_FREEZE_DEATH)
       continue;
     bool exited = rank->state == NT_PROCESS_EXITED && vanished;

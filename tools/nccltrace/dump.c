@@ -28,18 +28,19 @@
 #include "nccltrace/process_list.h"
 #include "nccltrace/subcommands.h"
 
-enum { OPT_RANK = 1, OPT_ALL, OPT_TIMEOUT, OPT_JSON };
+enum { OPT_RANK = 1, OPT_ALL, OPT_DIR, OPT_TIMEOUT, OPT_JSON };
 enum { TIMEOUT_MS = 2000, TIMEOUT_MAX_MS = 3600 * 1000 };
 
 static const struct nt_option options[] = {
     {OPT_RANK, "rank", 'r', "RANKS", "the processes of these world ranks, such as 0-1,3"},
     {OPT_ALL, "all", 'a', NULL, "every traced process of this user"},
+    {OPT_DIR, "dir", 'd', "DIR", "only processes whose trace lies in DIR or below it"},
     {OPT_TIMEOUT, "timeout", 't', "SECONDS", "how long to wait for answers (default 2)"},
     {OPT_JSON, "json", 'j', NULL, "print JSON"},
 };
 static const struct nt_usage usage = {
     .tool = "nccltrace dump",
-    .synopsis = "[OPTION...] [PID...|--rank=RANKS|--all]",
+    .synopsis = "[OPTION...] [PID...|--rank=RANKS|--all|--dir=DIR]",
     .summary = "Has traced processes write their traces to their files now.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
@@ -65,6 +66,7 @@ struct choice {
   const uint32_t *pids;
   size_t pid_count;
   bool all, json;
+  const char *directory; /* NULL: anywhere */
   uint64_t timeout_ms;
 };
 
@@ -221,6 +223,15 @@ static void print_one(const struct dump *dump, json_t *array) {
   printf(": %s\n", dump->text);
 }
 
+/* Above the first of each job, if there are several. */
+static void print_job(const struct dump *dumps, size_t count, size_t i) {
+  bool several = false;
+  for (size_t k = 1; k < count && !several; k++)
+    several = !nt_process_same_job(dumps[0].process, dumps[k].process);
+  if (several && (i == 0 || !nt_process_same_job(dumps[i - 1].process, dumps[i].process)))
+    nt_process_print_job(dumps[i].process, stdout);
+}
+
 /* Asks all, then collects the answers. Returns the exit status. */
 static int dump_all(struct dump *dumps, size_t count, const struct choice *choice) {
   json_t *array = choice->json ? json_array() : NULL;
@@ -246,6 +257,8 @@ static int dump_all(struct dump *dumps, size_t count, const struct choice *choic
       nt_area_close(&dump->area);
     if (dump->outcome != WRITTEN && dump->outcome != NOT_ASKED)
       status = NT_EXIT_FAILED;
+    if (array == NULL)
+      print_job(dumps, count, i);
     print_one(dump, array);
   }
   if (choice->json && nt_json_print(array, stdout) != 0)
@@ -271,8 +284,11 @@ static int report_missing(const struct nt_process_list *list, const struct choic
 static int run(const struct choice *choice) {
   struct nt_process_list list;
   int rc = nt_process_list_read(NT_LIST_AREAS, &list), status = NT_EXIT_FAILED;
-  struct dump *dumps = calloc(list.count + 1, sizeof *dumps);
+  struct dump *dumps = NULL;
   size_t count = 0;
+  if (choice->directory != NULL)
+    nt_process_keep_directory(&list, choice->directory);
+  dumps = calloc(list.count + 1, sizeof *dumps);
   if (rc != 0 || dumps == NULL) {
     fputs("nccltrace: out of memory\n", stderr);
     goto out;
@@ -303,6 +319,8 @@ static int read_options(struct nt_options *parser, struct choice *choice) {
       return nt_options_bad(&usage, "'%s' is not a number of seconds up to 3600", parser->value);
     choice->all |= id == OPT_ALL;
     choice->json |= id == OPT_JSON;
+    if (id == OPT_DIR)
+      choice->directory = parser->value;
   }
   return id == NT_OPTIONS_STOP ? parser->status : -1;
 }
@@ -322,8 +340,10 @@ int nt_command_dump(int argc, char **argv) {
       pids[choice.pid_count++] = (uint32_t)pid;
   }
   choice.pids = pids;
+  if (operands == 0 && nt_rank_set_count(&choice.ranks) == 0)
+    choice.all |= choice.directory != NULL;
   if (status < 0 && !choice.all && operands == 0 && nt_rank_set_count(&choice.ranks) == 0)
-    status = nt_options_bad(&usage, "say which: a PID, --rank or --all");
+    status = nt_options_bad(&usage, "say which: a PID, --rank, --all or --dir");
   if (status < 0)
     status = pids != NULL ? run(&choice) : NT_EXIT_FAILED;
   free(pids);

@@ -14,16 +14,17 @@
 #include "nccltrace/process_list.h"
 #include "nccltrace/subcommands.h"
 
-enum { OPT_JSON = 1, OPT_COLOR };
+enum { OPT_JSON = 1, OPT_DIR, OPT_COLOR };
 
 static const struct nt_option options[] = {
+    {OPT_DIR, "dir", 'd', "DIR", "only processes whose trace lies in DIR or below it"},
     {OPT_JSON, "json", 'j', NULL, "print JSON"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
 static const struct nt_usage usage = {
     .tool = "nccltrace ls",
     .synopsis = "[OPTION...]",
-    .summary = "Lists the traced processes of this user on this node (root: of all users).",
+    .summary = "Lists the traced processes of this user on this node (root: of all users), by job.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .after = "Exit status: 0 something is listed, 1 nothing found, 2 wrong usage.\n",
@@ -121,13 +122,14 @@ static void call_cells(struct nt_table *table, const struct row *row) {
     nt_table_cell(table, NT_STYLE_PLAIN, "%s", at);
 }
 
-static int print_table(const struct nt_process_list *list, bool color) {
+/* Items first … end - 1 of the list. */
+static int print_rows(const struct nt_process_list *list, size_t first, size_t end, bool color) {
   static const struct nt_column columns[] = {
       {"PID", true},    {"RANK", false},      {"HOST", false},  {"GPU", false},
       {"STATE", false}, {"LAST CALL", false}, {"SINCE", false}, {"TRACE", false},
   };
   struct nt_table *table = nt_table_new(columns, sizeof columns / sizeof columns[0]);
-  for (size_t i = 0; i < list->count; i++) {
+  for (size_t i = first; i < end; i++) {
     struct row row;
     fill_row(&list->items[i], &row);
     nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, row.process->pid);
@@ -144,14 +146,53 @@ static int print_table(const struct nt_process_list *list, bool color) {
   return rc;
 }
 
+/* One table; with several jobs one for each, below a line that tells which. */
+static int print_table(const struct nt_process_list *list, bool color) {
+  int rc = 0;
+  if (!nt_process_has_jobs(list))
+    return print_rows(list, 0, list->count, color);
+  for (size_t first = 0, end; rc == 0 && first < list->count; first = end) {
+    for (end = first + 1; end < list->count; end++)
+      if (!nt_process_same_job(&list->items[first], &list->items[end]))
+        break;
+    if (first > 0)
+      putchar('\n');
+    nt_process_print_job(&list->items[first], stdout);
+    rc = print_rows(list, first, end, color);
+  }
+  return rc;
+}
+
+/* One line, however many there are. */
+static void report_unreadable(const struct nt_process_list *list) {
+  const struct nt_process *first = NULL;
+  size_t more = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    if (list->items[i].error.code == 0)
+      continue;
+    if (first == NULL)
+      first = &list->items[i];
+    else
+      more++;
+  }
+  if (first == NULL)
+    return;
+  struct nt_error error = first->error;
+  size_t used = strlen(error.reason);
+  if (more > 0)
+    snprintf(error.reason + used, sizeof error.reason - used, "; and %zu more that cannot be read",
+             more);
+  nt_report_error(first->area, &error);
+}
+
 static json_t *call_json(const struct row *row) {
   char function[64], label[NT_LABEL_TEXT];
   const struct nt_call *call = row->call;
   if (call == NULL)
     return json_null();
   const char *comm = nt_process_comm_label(row->process->trace, call->comm, label, sizeof label);
-  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s, s:o}", "text", nt_json_text(row->text),
-                   "function", nt_call_function(function, sizeof function, call->fn), "seq",
+  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s, s:o}", "text",
+                   nt_json_text(row->text), "function", nt_call_function(function, sizeof function, call->fn), "seq",
                    (json_int_t)call->seq, "comm", nt_json_text(comm), "thread",
                    (json_int_t)call->thread, "in_call", row->open, "enter",
                    nt_json_time(call->enter_ns), "exit", nt_json_time(call->exit_ns), "result",
@@ -181,6 +222,8 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "lost", nt_json_count(info->lost));
   json_object_set_new(out, "last_call", call_json(row));
   json_object_set_new(out, "trace", nt_json_text(info->file_path));
+  json_object_set_new(out, "run",
+                      nt_json_text(info->run_id && info->run_id[0] ? info->run_id : NULL));
   return out;
 }
 
@@ -198,12 +241,15 @@ int nt_command_ls(int argc, char **argv) {
   struct nt_options parser;
   struct nt_process_list list;
   enum nt_color_when when = NT_COLOR_AUTO;
+  const char *directory = NULL;
   bool json = false;
   int id;
   nt_options_start(&parser, &usage, argc, argv);
   while ((id = nt_options_next(&parser)) > 0) {
     if (id == OPT_JSON)
       json = true;
+    else if (id == OPT_DIR)
+      directory = parser.value;
     else if (!nt_color_parse(parser.value, &when))
       return nt_options_bad(&usage, "--color is auto, always or never, not '%s'", parser.value);
   }
@@ -212,13 +258,15 @@ int nt_command_ls(int argc, char **argv) {
   if (parser.first < argc)
     return nt_options_bad(&usage, "no argument is expected, but there is '%s'", argv[parser.first]);
   int rc = nt_process_list_read(NT_LIST_AREAS | NT_LIST_LOADED, &list);
-  for (size_t i = 0; i < list.count; i++)
-    if (list.items[i].error.code != 0)
-      nt_report_error(list.items[i].area, &list.items[i].error);
+  if (directory != NULL)
+    nt_process_keep_directory(&list, directory);
+  report_unreadable(&list);
   if (rc == 0 && json)
     rc = print_json(&list);
   else if (rc == 0 && list.count > 0)
     rc = print_table(&list, nt_color_wanted(when, stdout));
+  else if (rc == 0 && directory != NULL)
+    fputs("nccltrace: no process on this node has its trace in that directory\n", stderr);
   else if (rc == 0)
     fputs("nccltrace: no process of this user on this node carries libnccltrace.so\n", stderr);
   if (rc != 0)

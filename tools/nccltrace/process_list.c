@@ -14,10 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/call_text.h"
 #include "cli/text.h"
+#include "nccl/nccl_api.h"
+#include "nccltrace/process_maps.h"
+
+enum { BEING_MADE_S = 2 };
 
 static struct nt_process *append(struct nt_process_list *list) {
   if ((list->count & (list->count - 1)) == 0) { /* full at every power of two */
@@ -37,10 +42,12 @@ static struct dirent *next_entry(DIR *dir) {
   return readdir(dir);
 }
 
-/* PID-START-PIDNS-RANDOM.area: for areas that cannot be opened. */
-static uint32_t pid_of_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return (uint32_t)strtoul(slash != NULL ? slash + 1 : path, NULL, 10);
+/* An area that was begun just now and has not got its contents yet. Times of the future count as old. */
+static bool is_being_made(const struct stat *status) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec - status->st_mtim.tv_sec < BEING_MADE_S &&
+         now.tv_sec >= status->st_mtim.tv_sec;
 }
 
 static int add_area(const char *path, void *ctx) {
@@ -51,6 +58,8 @@ static int add_area(const char *path, void *ctx) {
   int rc = nt_trace_open(path, 0, &trace, &error);
   if (lstat(path, &status) != 0 && rc != 0)
     return 0; /* drained and removed meanwhile */
+  if (rc != 0 && is_being_made(&status))
+    return 0;
   struct nt_process *process = append(list);
   if (process == NULL) {
     nt_trace_close(trace);
@@ -59,6 +68,8 @@ static int add_area(const char *path, void *ctx) {
   process->presence = NT_PRESENT_AREA;
   snprintf(process->area, sizeof process->area, "%s", path);
   process->uid = status.st_uid;
+  process->device = status.st_dev;
+  process->inode = status.st_ino;
   process->error = error;
   if (rc == 0) {
     process->trace = trace;
@@ -66,7 +77,7 @@ static int add_area(const char *path, void *ctx) {
     process->error.code = 0;
   } else {
     process->error.code = rc;
-    process->pid = pid_of_name(path);
+    process->pid = nt_maps_area_pid(path);
   }
   return 0;
 }
@@ -93,11 +104,16 @@ static int add_directory(const char *path, struct nt_process_list *list) {
   return rc;
 }
 
-/* Root sees everybody's areas, unless one place was asked for. */
+/* The tool's own NCCLTRACE_SHM asks for one place. */
+static bool place_is_chosen(void) {
+  const char *chosen = getenv("NCCLTRACE_SHM");
+  return chosen != NULL && *chosen != '\0';
+}
+
+/* Root sees everybody's areas. */
 static int add_other_users(struct nt_process_list *list) {
   char own[512];
-  const char *chosen = getenv("NCCLTRACE_SHM");
-  if (geteuid() != 0 || (chosen != NULL && *chosen != '\0'))
+  if (geteuid() != 0)
     return 0;
   if (nt_area_directory(own, sizeof own) != 0)
     own[0] = '\0';
@@ -117,30 +133,6 @@ static int add_other_users(struct nt_process_list *list) {
   return rc;
 }
 
-/* What /proc/PID/maps says: 0 not ours, 1 library loaded, 2 with an area in anonymous memory. */
-static int scan_maps(uint32_t pid, uint32_t *uid) {
-  char path[64], *line = NULL;
-  size_t room = 0;
-  int found = 0;
-  struct stat status;
-  snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
-  FILE *maps = fopen(path, "re");
-  if (maps == NULL)
-    return 0;
-  *uid = fstat(fileno(maps), &status) == 0 ? status.st_uid : 0;
-  while (getline(&line, &room, maps) > 0) {
-    const char *name = strchr(line, '/');
-    const char *file = name != NULL ? strrchr(name, '/') : NULL;
-    if (file != NULL && strncmp(file, "/libnccltrace.so", 16) == 0 && found == 0)
-      found = 1;
-    if (name != NULL && strncmp(name, "/memfd:nccltrace", 16) == 0)
-      found = 2;
-  }
-  free(line);
-  fclose(maps);
-  return found;
-}
-
 static bool has_area(const struct nt_process_list *list, uint32_t pid, uint64_t own_pid_ns) {
   for (size_t i = 0; i < list->count; i++) {
     const struct nt_process *p = &list->items[i];
@@ -155,7 +147,36 @@ static bool has_area(const struct nt_process_list *list, uint32_t pid, uint64_t 
   return false;
 }
 
-static int add_loaded(struct nt_process_list *list) {
+static bool is_listed(const struct nt_process_list *list, const struct nt_maps *maps) {
+  for (size_t i = 0; i < list->count; i++)
+    if (list->items[i].presence == NT_PRESENT_AREA && list->items[i].inode == maps->inode &&
+        list->items[i].device == maps->device)
+      return true;
+  return false;
+}
+
+/* A process that was met in /proc: one whose area lies in a directory of its own choice, or has none. */
+static int add_met(uint32_t pid, unsigned what, uint64_t pid_ns, struct nt_process_list *list) {
+  struct nt_maps maps;
+  if (!nt_maps_read(pid, &maps))
+    return 0;
+  if (maps.area[0] != '\0') {
+    if (is_listed(list, &maps) || place_is_chosen() || !(what & NT_LIST_AREAS))
+      return 0;
+    return add_area(maps.area, list);
+  }
+  if (!(what & NT_LIST_LOADED) || has_area(list, pid, pid_ns))
+    return 0;
+  struct nt_process *process = append(list);
+  if (process == NULL)
+    return -NT_ERR_MEMORY;
+  process->presence = maps.private_area ? NT_PRESENT_PRIVATE : NT_PRESENT_IDLE;
+  process->pid = pid;
+  process->uid = maps.uid;
+  return 0;
+}
+
+static int add_running(unsigned what, struct nt_process_list *list) {
   struct stat status;
   uint64_t pid_ns = stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
   DIR *proc = opendir("/proc");
@@ -163,44 +184,12 @@ static int add_loaded(struct nt_process_list *list) {
   if (proc == NULL)
     return 0;
   for (struct dirent *entry; rc == 0 && (entry = next_entry(proc)) != NULL;) {
-    uint32_t uid = 0, pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    if (!isdigit((unsigned char)entry->d_name[0]) || pid == (uint32_t)getpid())
-      continue;
-    int found = scan_maps(pid, &uid);
-    if (found == 0 || has_area(list, pid, pid_ns))
-      continue;
-    struct nt_process *process = append(list);
-    if (process == NULL) {
-      rc = -NT_ERR_MEMORY;
-      break;
-    }
-    process->presence = found == 2 ? NT_PRESENT_PRIVATE : NT_PRESENT_IDLE;
-    process->pid = pid;
-    process->uid = uid;
+    uint32_t pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+    if (isdigit((unsigned char)entry->d_name[0]) && pid != (uint32_t)getpid())
+      rc = add_met(pid, what, pid_ns, list);
   }
   closedir(proc);
   return rc;
-}
-
-/* Living ranks first, then what is left of dead ones, then processes without an area. */
-static int place_of(const struct nt_process *process) {
-  if (process->presence != NT_PRESENT_AREA)
-    return 3;
-  if (process->trace == NULL)
-    return 2;
-  return nt_trace_process(process->trace)->live ? 0 : 1;
-}
-
-static int compare(const void *left, const void *right) {
-  const struct nt_process *a = left, *b = right;
-  int place_a = place_of(a), place_b = place_of(b);
-  if (place_a != place_b)
-    return place_a < place_b ? -1 : 1;
-  int rank_a = a->trace != NULL ? nt_trace_process(a->trace)->world_rank : -1;
-  int rank_b = b->trace != NULL ? nt_trace_process(b->trace)->world_rank : -1;
-  if (rank_a != rank_b)
-    return rank_a < rank_b ? -1 : 1;
-  return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
 int nt_process_list_read(unsigned what, struct nt_process_list *list) {
@@ -208,12 +197,11 @@ int nt_process_list_read(unsigned what, struct nt_process_list *list) {
   int rc = 0;
   if (what & NT_LIST_AREAS) {
     nt_area_each(add_area, list); /* no directory: nobody has been traced */
-    rc = add_other_users(list);
+    rc = place_is_chosen() ? 0 : add_other_users(list);
   }
-  if (rc == 0 && (what & NT_LIST_LOADED))
-    rc = add_loaded(list);
-  if (list->count > 0)
-    qsort(list->items, list->count, sizeof *list->items, compare);
+  if (rc == 0)
+    rc = add_running(what, list);
+  nt_process_sort(list);
   return rc;
 }
 

@@ -205,6 +205,15 @@ static json_t *comm_json(const struct nt_trace_comm *comm) {
                    nt_json_time(comm->created_ns));
 }
 
+static json_t *stream_json(const struct nt_trace_stream *stream) {
+  return json_pack("{s:I, s:i, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "number",
+                   (json_int_t)stream->number, "device", (int)stream->device, "handle",
+                   nt_json_address(stream->handle), "launches", (json_int_t)stream->issued,
+                   "reached", (json_int_t)stream->reached, "finished",
+                   (json_int_t)stream->finished, "unmarked", (json_int_t)stream->unmarked, "error",
+                   (json_int_t)stream->error, "last_look", nt_json_time(stream->polled_ns));
+}
+
 static json_t *process_json(const struct nt_process_info *info) {
   return json_pack(
       "{s:I, s:i, s:i, s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, "
@@ -223,7 +232,8 @@ static json_t *process_json(const struct nt_process_info *info) {
 
 json_t *nt_show_header_json(struct nt_trace *trace) {
   const char *key, *value;
-  json_t *evidence = json_object(), *comms = json_array(), *warnings = json_array();
+  json_t *evidence = json_object(), *comms = json_array();
+  json_t *streams = json_array(), *warnings = json_array();
   for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {
     json_t *name = nt_json_text(key); /* a key that is not UTF-8 would be refused */
     if (name != NULL)
@@ -232,8 +242,12 @@ json_t *nt_show_header_json(struct nt_trace *trace) {
   }
   for (size_t i = 0; i < nt_trace_comm_count(trace); i++)
     json_array_append_new(comms, comm_json(nt_trace_comm_at(trace, i)));
+  for (size_t i = 0; i < nt_trace_stream_count(trace); i++) {
+    struct nt_trace_stream stream = nt_trace_stream_at(trace, i);
+    json_array_append_new(streams, stream_json(&stream));
+  }
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
     json_array_append_new(warnings, nt_json_text(nt_trace_warning_at(trace, i)));
-  return json_pack("{s:o, s:o, s:o, s:o}", "process", process_json(nt_trace_process(trace)),
-                   "communicators", comms, "evidence", evidence, "warnings", warnings);
+  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "process", process_json(nt_trace_process(trace)),
+                   "communicators", comms, "streams", streams, "evidence", evidence, "warnings", warnings);
 }

@@ -79,6 +79,27 @@ static int label_width(const struct nt_trace *trace) {
   return (int)width;
 }
 
+/* Of the widest name among the calls. */
+static int function_width(const struct selection *selection) {
+  bool seen[NT_FN_LIMIT] = {false};
+  size_t width = strlen("FUNCTION");
+  char function[64];
+  for (size_t i = 0; i < selection->count; i++) {
+    unsigned fn = selection->calls[i]->fn;
+    if (seen[fn])
+      continue;
+    seen[fn] = true;
+    size_t own = strlen(nt_call_function(function, sizeof function, fn));
+    width = own > width ? own : width;
+  }
+  return (int)width;
+}
+
+/* Columns whose width depends on the trace. */
+struct widths {
+  int function, comm;
+};
+
 static const char *flags_text(char *out, size_t size, const struct nt_call *call) {
   static const struct {
     uint16_t flag;
@@ -111,15 +132,15 @@ static bool moves_data(const struct nt_call *call) {
 }
 
 /* The last column is there only if some call has a stack: `at` NULL for none. */
-static void print_titles(FILE *out, int width, const char *at, bool color) {
-  fprintf(out, "%s%-16s %6s  %-20s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
-          nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", "FUNCTION", width, "COMM",
+static void print_titles(FILE *out, struct widths widths, const char *at, bool color) {
+  fprintf(out, "%s%-16s %6s  %-*s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
+          nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", widths.function, "FUNCTION", widths.comm, "COMM",
           "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", "DURATION", at ? -16 : 0,
           "GPU", at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
 }
 
 static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
-                         int width, const char *at, bool color) {
+                         struct widths widths, const char *at, bool color) {
   char time[NT_TIME_TEXT], function[64], label[NT_LABEL_TEXT], seq[24], count[NT_SIZE_TEXT] = "-";
   char dtype[32], op[32], peer[24], stream[24], flags[64], duration[NT_DURATION_TEXT] = "-";
   char gpu[NT_GPU_TEXT];
@@ -128,7 +149,7 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
   time[strcspn(time, " ")] = '\0';
   const char *comm = nt_process_comm_label(trace, call->comm, label, sizeof label);
   comm = comm != NULL ? comm : "-";
-  int gap = width - (int)nt_text_width(comm);
+  int gap = widths.comm - (int)nt_text_width(comm);
   if (data)
     nt_count_text(count, call->count);
   else if (call->count != 0)
@@ -143,8 +164,8 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
   enum nt_style style = open ? NT_STYLE_WARN : call->result != 0 ? NT_STYLE_BAD : NT_STYLE_PLAIN;
   bool styled = color && style != NT_STYLE_PLAIN;
   fprintf(out,
-          "%s%-16s %6" PRIu32 "  %-20s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
-          nt_style_text(styled, style), time, call->thread,
+          "%s%-16s %6" PRIu32 "  %-*s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
+          nt_style_text(styled, style), time, call->thread, widths.function,
           nt_call_function(function, sizeof function, call->fn), comm, gap > 0 ? gap : 0, "", seq,
           count, dtype[0] ? dtype : "-", op[0] ? op : "-", peer, stream,
           flags_text(flags, sizeof flags, call), nt_call_result(call), duration, at ? -16 : 0,
@@ -156,14 +177,14 @@ int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *fil
                         bool color, struct nt_error *error) {
   struct selection selection = {0};
   int64_t count = select_calls(trace, filter, &selection, error);
-  int width = label_width(trace);
+  struct widths widths = {.function = function_width(&selection), .comm = label_width(trace)};
   bool stacks = count > 0 && nt_show_has_stacks(selection.calls, selection.count);
   char at[256];
   if (count > 0)
-    print_titles(out, width, stacks ? "AT" : NULL, color);
+    print_titles(out, widths, stacks ? "AT" : NULL, color);
   for (int64_t i = 0; i < count; i++) {
     const struct nt_call *call = selection.calls[i];
-    print_record(trace, call, out, width, stacks ? nt_show_at(trace, call, at, sizeof at) : NULL,
+    print_record(trace, call, out, widths, stacks ? nt_show_at(trace, call, at, sizeof at) : NULL,
                  color);
     if (filter->stacks)
       nt_show_stack(trace, call, out);

@@ -82,8 +82,8 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "last", nt_json_text(culprit->last));
   json_object_set_new(value, "at", nt_json_text(culprit->at));
   json_object_set_new(value, "now", nt_json_text(culprit->now));
-  json_object_set_new(value, "stack", stack_json(rank, culprit->call));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
+  json_object_set_new(value, "stack", stack_json(rank, culprit->call));
   return value;
 }
 

@@ -6,11 +6,15 @@
 #ifndef SIM_NCCL_H
 #define SIM_NCCL_H
 
-#include "nccl/nccl_types.h"
+#include <cuda_runtime.h>
+
+/* By their place, so that a program needs this directory alone. */
+#include "../../../libnccltrace/nccl/nccl_types.h"
 
 #define NCCL_MAJOR 2
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
+#define NCCL_SUFFIX ""
 #define NCCL_VERSION_CODE 22809
 #define NCCL_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z))
 
@@ -22,6 +26,13 @@
 
 #define ncclNumOps 5
 #define ncclNumTypes 12
+#define ncclNumResults 8
+/* NCCL's second names for the types of nccl_types.h. */
+#define ncclChar ncclInt8
+#define ncclInt ncclInt32
+#define ncclHalf ncclFloat16
+#define ncclFloat ncclFloat32
+#define ncclDouble ncclFloat64
 enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
 
 /* Fields in NCCL 2.28's order; what lies beyond `size` bytes does not exist. */
@@ -70,7 +81,7 @@ extern "C" {
   ncclResult_t nccl##name params;                                                                  \
   ncclResult_t pnccl##name params;
 #define NT_FN_EXT NT_FN
-#include "nccl/nccl_api.def"
+#include "../../../libnccltrace/nccl/nccl_api.def"
 
 /* Queries; SIM_QUERY(name, params). */
 #define SIM_QUERIES                                                                                \

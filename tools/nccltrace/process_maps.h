@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the mappings of a process say about libnccltrace.so in it. */
+#ifndef NT_PROCESS_MAPS_H
+#define NT_PROCESS_MAPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "nccltrace/process_list.h"
+
+struct nt_maps {
+  uint32_t uid;
+  bool loaded;             /* libnccltrace.so is mapped */
+  bool private_area;       /* its area is an anonymous memory file */
+  char area[NT_AREA_PATH]; /* the process's own area, as it can be opened from here, or empty */
+  dev_t device;            /* of that file */
+  ino_t inode;
+};
+
+/* Returns false if the process is gone, of another user, or has nothing to do with the library. */
+bool nt_maps_read(uint32_t pid, struct nt_maps *out);
+
+/* The pid in the name of an area, PID-START-PIDNS-RANDOM.area: as its process knows itself. */
+uint32_t nt_maps_area_pid(const char *path);
+
+#endif
