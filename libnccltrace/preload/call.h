@@ -48,6 +48,19 @@ struct nt_call {
 /* The thread's open call never returned (longjmp, an exception, a cancelled thread): closes it. */
 void nt_call_abandon(struct nt_thread *thread);
 
+/* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
+ * into somebody's library, another interposer), it is deeper on the stack than the open call's wrapper, and that
+ * wrapper still stands there. Otherwise the wrapper left the stack without returning. */
+static inline bool nt_call_is_nested(const struct nt_thread *thread,
+                                     const struct nt_library *library, const void *caller,
+                                     const void *frame) {
+  if (library && library->high)
+    return nt_library_contains(library, caller);
+  /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
+  return (uintptr_t)frame < thread->frame &&
+         ((void *const *)thread->frame)[1] == thread->return_address;
+}
+
 /* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
  * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
 static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape,
@@ -61,12 +74,9 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   call->term = 0;
   call->gpu.track = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
-    /* Deeper than the open call's wrapper: NCCL calling its own functions. Otherwise that wrapper
-     * is gone from the stack without having returned. */
-    if ((uintptr_t)frame < thread->frame) {
-      library = nt_resolve(fn, caller);
+    library = nt_resolve(fn, caller);
+    if (nt_call_is_nested(thread, library, caller, frame))
       return library ? library->fn[fn] : NULL;
-    }
     nt_call_abandon(thread);
   }
   bool recording = nt_recording();
@@ -85,6 +95,7 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   if (recording || creates || groups) {
     call->thread = thread;
     thread->frame = (uintptr_t)frame;
+    thread->return_address = ((void *const *)frame)[1];
     if (call->comm && NT_UNLIKELY(!call->comm->library))
       call->comm->library = library;
     if (creates)

@@ -2,11 +2,13 @@
 #include "preload/comms.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "preload/fork_lock.h"
+#include "preload/helper.h"
 
 enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
 
@@ -19,7 +21,7 @@ static struct nt_comm comms[COMMS];
 static unsigned bound;      /* keys that are neither empty nor tombstones */
 static unsigned unresolved; /* communicators whose handle NCCL has not stored yet */
 static unsigned next_slot;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nt_fork_lock lock;
 static __thread const struct nt_library *hint __attribute__((tls_model("initial-exec")));
 
 /* Counts of equal events, kept for the most recent REPEATS distinct ones. */
@@ -31,7 +33,6 @@ static struct repeat repeats[REPEATS];
 static unsigned next_repeat;
 
 void nt_comms_reset(void) {
-  pthread_mutex_init(&lock, NULL);
   memset(comms, 0, sizeof(comms));
   memset(repeats, 0, sizeof(repeats));
   for (unsigned i = 0; i < TABLE; i++)
@@ -72,6 +73,18 @@ static void unbind_key(uintptr_t key) {
       atomic_store_explicit(&keys[i], 0, memory_order_relaxed);
 }
 
+/* Under the lock. `index` 0: a handle without an entry. */
+static void bind_key(uint32_t index, uintptr_t key) {
+  if (bound >= TABLE / 2)
+    return;
+  unsigned i = hash(key);
+  for (uintptr_t found; (found = atomic_load_explicit(&keys[i], memory_order_relaxed)) > TOMBSTONE;)
+    i = (i + 1) & (TABLE - 1);
+  values[i] = (uint16_t)index;
+  atomic_store_explicit(&keys[i], key, memory_order_release);
+  bound++;
+}
+
 /* Under the lock. A handle that is still bound belongs to a communicator that ended unseen. */
 static void bind(struct nt_comm *comm, ncclComm_t handle) {
   uintptr_t key = (uintptr_t)handle;
@@ -84,14 +97,7 @@ static void bind(struct nt_comm *comm, ncclComm_t handle) {
   }
   comm->slot->def.handle = key;
   atomic_store_explicit(&comm->handle, handle, memory_order_release);
-  if (bound >= TABLE / 2)
-    return;
-  unsigned i = hash(key);
-  for (uintptr_t found; (found = atomic_load_explicit(&keys[i], memory_order_relaxed)) > TOMBSTONE;)
-    i = (i + 1) & (TABLE - 1);
-  values[i] = (uint16_t)comm->index;
-  atomic_store_explicit(&keys[i], key, memory_order_release);
-  bound++;
+  bind_key(comm->index, key);
 }
 
 /* Reads the application's variable without trusting that it still exists. */
@@ -121,17 +127,22 @@ static struct nt_comm *resolve_pending(ncclComm_t handle) {
 struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {
   struct nt_comm *comm = look_up(handle);
   if (NT_LIKELY(comm != NULL))
-    return comm;
-  pthread_mutex_lock(&lock);
+    return comm->slot ? comm : NULL;
+  nt_fork_lock(&lock);
   if (unresolved)
     comm = resolve_pending(handle);
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   if (comm)
     return comm;
   struct nt_comm_def def;
   comm = nt_comm_new(NT_COMM_UNKNOWN, nt_clock_ticks(nt_process.clock), &def);
-  if (!comm)
+  if (!comm) {
+    /* Bound to the entry that no communicator has, so that its next call is done with one look. */
+    nt_fork_lock(&lock);
+    bind_key(0, (uintptr_t)handle);
+    nt_fork_unlock(&lock);
     return NULL;
+  }
   def.rank = def.nranks = -1;
   nt_comm_define(comm, &def, 0);
   nt_comm_created(comm, &handle);
@@ -163,12 +174,29 @@ static struct nt_comm *take_slot(void) {
   return NULL;
 }
 
+static bool some_have_ended(void) {
+  uint32_t count = nt_process.area.header->comm_count;
+  for (uint32_t i = 1; i < count && i < COMMS; i++)
+    if (atomic_load_explicit(&nt_process.area.comms[i].live.state, memory_order_relaxed) >=
+        NT_COMM_DESTROYED)
+      return true;
+  return false;
+}
+
 struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct nt_comm_def *def) {
   struct nt_area_header *header = nt_process.area.header;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   struct nt_comm *comm = take_slot();
+  /* Ended ones are freed once their records are drained: two ticks of the helper. Creating a communicator takes
+   * longer than that. */
+  for (int tries = 0; !comm && tries < 3 && origin != NT_COMM_UNKNOWN && some_have_ended(); tries++) {
+    nt_fork_unlock(&lock);
+    nt_helper_request(NT_REQUEST_FLUSH, 100);
+    nt_fork_lock(&lock);
+    comm = take_slot();
+  }
   if (!comm) {
-    pthread_mutex_unlock(&lock);
+    nt_fork_unlock(&lock);
     /* Calls on one that was lost come here again, as calls on an unknown one. */
     if (origin != NT_COMM_UNKNOWN)
       atomic_fetch_add_explicit(&header->comms_lost, 1, memory_order_relaxed);
@@ -180,7 +208,7 @@ struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct n
   def->number = atomic_fetch_add_explicit(&header->next_comm, 1, memory_order_relaxed) + 1;
   atomic_fetch_or_explicit(&comm->slot->guard, 1, memory_order_acq_rel);
   nt_comm_set_state(comm, NT_COMM_CREATING);
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   def->origin = (uint16_t)origin;
   def->enter = enter;
   def->world_rank = header->world_rank;
@@ -205,14 +233,14 @@ void nt_comm_define(struct nt_comm *comm, const struct nt_comm_def *def, uint32_
 
 void nt_comm_created(struct nt_comm *comm, ncclComm_t *where) {
   ncclComm_t handle = where ? *where : NULL;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   if (handle) {
     bind(comm, handle);
   } else if (where && !comm->unresolved) {
     comm->unresolved = where;
     unresolved++;
   }
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   nt_comm_set_state(comm, NT_COMM_LIVE);
 }
 
@@ -236,7 +264,7 @@ void nt_comm_all_created(struct nt_comm *first, ncclComm_t *handles) {
 }
 
 void nt_comm_unbind(struct nt_comm *comm) {
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   if (comm->unresolved) {
     comm->unresolved = NULL;
     unresolved--;
@@ -244,11 +272,11 @@ void nt_comm_unbind(struct nt_comm *comm) {
   ncclComm_t handle = atomic_exchange_explicit(&comm->handle, NULL, memory_order_relaxed);
   if (handle && look_up(handle) == comm)
     unbind_key((uintptr_t)handle);
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
 }
 
 static uint32_t count_repeat(struct nt_id128 key) {
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   struct repeat *found = NULL;
   for (unsigned i = 0; i < REPEATS && !found; i++)
     if (repeats[i].count && repeats[i].key.lo == key.lo && repeats[i].key.hi == key.hi)
@@ -258,7 +286,7 @@ static uint32_t count_repeat(struct nt_id128 key) {
     *found = (struct repeat){key, 0};
   }
   uint32_t count = ++found->count;
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   return count;
 }
 

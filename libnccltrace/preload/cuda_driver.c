@@ -2,12 +2,13 @@
 #include "preload/cuda_driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stddef.h>
+
+#include "preload/fork_lock.h"
 
 static struct nt_cuda_driver table;
 static const struct nt_cuda_driver *known;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nt_fork_lock lock;
 
 /* Entry points by name, the present one before its predecessor. */
 static const struct {
@@ -47,7 +48,7 @@ const struct nt_cuda_driver *nt_cuda_driver(void) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   if (driver)
     return driver;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   void *handle = known ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (handle) {
     find_entries(handle);
@@ -56,7 +57,7 @@ const struct nt_cuda_driver *nt_cuda_driver(void) {
   }
   (void)dlerror(); /* what our look-ups left is not the application's */
   driver = known;
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   return driver;
 }
 

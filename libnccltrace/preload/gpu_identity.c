@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/gpu_identity.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "preload/cuda_driver.h"
+#include "preload/fork_lock.h"
 
 enum { GPUS = 16 };
 
 static struct nt_gpu gpus[GPUS];
 static unsigned gpu_count;
 static int driver_version;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nt_fork_lock lock;
 
 static void format_uuid(const nt_cu_uuid *id, char *out, size_t size) {
   const unsigned char *b = id->bytes;
@@ -48,9 +48,9 @@ void nt_gpu_note(struct nt_comm *comm) {
     return;
   if (comm->slot->def.device < 0)
     comm->slot->def.device = device;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   remember(driver, device);
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
 }
 
 const struct nt_gpu *nt_gpu_at(unsigned i) {

@@ -57,12 +57,13 @@ static void standard_to_null(void) {
     return;
   dup2(null, 0);
   dup2(null, 1);
+  dup2(null, 2);
   if (null > 2)
     close(null);
 }
 
-/* A descriptor table of our own, empty but for stderr: a copy of the application's pipes here would
- * keep their other ends from ever seeing an end of file. */
+/* A descriptor table of our own with nothing of the application's: a copy of its pipes here would keep
+ * their other ends from ever seeing an end of file. */
 static bool own_descriptors(void) {
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_UNSHARE) == 0) {
@@ -212,6 +213,8 @@ static void *helper_main(void *unused) {
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
   beat(header);
   struct nt_drain *drain = open_file(area);
+  if (drain)
+    nt_log("the trace file is %s", header->file_path);
   char directory[256];
   bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
   if (shared)

@@ -2,18 +2,55 @@
 #include "preload/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int enabled;
+
+/* stderr as it was when the library was loaded: an application may close it and get its number for a file
+ * of its own, which is no place for our words. */
+static struct stat at_load;
+
+__attribute__((constructor)) static void remember_stderr(void) {
+  int saved_errno = errno;
+  if (fstat(STDERR_FILENO, &at_load) != 0)
+    at_load.st_ino = 0;
+  errno = saved_errno;
+}
 
 void nt_log_enable(int on) {
   enabled = on;
 }
 
-static void say(const char *format, va_list args) {
+static bool is_stderr(int fd) {
+  struct stat now;
+  return at_load.st_ino && fstat(fd, &now) == 0 && now.st_dev == at_load.st_dev &&
+         now.st_ino == at_load.st_ino;
+}
+
+/* The helper has no copy of the application's stderr in its own table: /proc/self is the whole process, and its
+ * table that of the first thread. */
+static void write_line(const char *line, size_t length) {
+  int fd = STDERR_FILENO;
+  if (!is_stderr(fd)) {
+    fd = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+      return;
+  }
+  if (is_stderr(fd)) {
+    ssize_t written = write(fd, line, length);
+    (void)written;
+  }
+  if (fd != STDERR_FILENO)
+    close(fd);
+}
+
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list args) {
   char line[1024] = "nccltrace: ";
   int n = vsnprintf(line + 11, sizeof(line) - 12, format, args);
   if (n < 0)
@@ -21,9 +58,12 @@ static void say(const char *format, va_list args) {
   size_t length = 11 + (size_t)n;
   if (length > sizeof(line) - 2)
     length = sizeof(line) - 2;
+  /* Paths come from the environment. */
+  for (size_t i = 0; i < length; i++)
+    if ((unsigned char)line[i] < 32 || line[i] == 127)
+      line[i] = '?';
   line[length++] = '\n';
-  ssize_t written = write(STDERR_FILENO, line, length);
-  (void)written;
+  write_line(line, length);
 }
 
 void nt_log(const char *format, ...) {

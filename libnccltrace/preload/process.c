@@ -8,7 +8,6 @@
 #include "preload/process.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +16,7 @@
 
 #include "preload/comms.h"
 #include "preload/evidence.h"
+#include "preload/fork_lock.h"
 #include "preload/gpu_progress.h"
 #include "preload/helper.h"
 #include "preload/log.h"
@@ -24,6 +24,7 @@
 #include "preload/python_stack.h"
 #include "preload/settings.h"
 #include "preload/world.h"
+#include "trace/error.h"
 
 enum { LAST_DRAIN_MS = 200 };
 
@@ -32,7 +33,7 @@ struct nt_process nt_process;
 static struct nt_guard never;
 struct nt_guard *nt_guard = &never;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nt_fork_lock lock;
 static pid_t tried_in; /* the process in which a start was tried last */
 static bool python_wanted;
 
@@ -89,10 +90,24 @@ static void find_python_late(void) {
   int saved_errno = errno;
   if (!python_wanted || nt_python_describe(&version, &state))
     return;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   nt_python_find();
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   errno = saved_errno;
+}
+
+/* Why an area could not be made where it should be: struct nt_area, fallback_reason. */
+static const char *refusal(int reason) {
+  switch (-reason) {
+  case NT_ERR_SPACE:
+    return "has too little room, or ulimit -f allows too little";
+  case NT_ERR_FOREIGN:
+    return "is not on a tmpfs";
+  case NT_ERR_UNSAFE:
+    return "is not a directory of this user alone";
+  default:
+    return "cannot be made or written";
+  }
 }
 
 static void start(int rank, int nranks) {
@@ -100,12 +115,15 @@ static void start(int rank, int nranks) {
   struct nt_world world;
   char directory[256];
   nt_settings_read(&settings);
-  nt_log_enable(settings.log);
+  if (!settings.enabled)
+    nt_log("NCCLTRACE=%s: this process is not traced", getenv("NCCLTRACE"));
   if (!settings.enabled || !make_guard())
     return;
   nt_world_read(&world);
-  if (nt_area_directory(directory, sizeof(directory)) != 0)
+  if (nt_area_directory(directory, sizeof(directory)) != 0) {
+    nt_complain(NULL, "NCCLTRACE_SHM is too long: this job is not traced");
     return;
+  }
   memset(&nt_process.area, 0, sizeof(nt_process.area));
   if (nt_area_create(directory, settings.area_size, &nt_process.area) != 0) {
     if (world.local_rank <= 0)
@@ -120,9 +138,9 @@ static void start(int rank, int nranks) {
   fill_header(&world, rank, nranks);
   if (!nt_process.area.path[0])
     nt_complain(nt_process.area.header,
-                "%s cannot be used (too small, or not a tmpfs of ours): live evidence will die "
-                "with the process",
-                directory);
+                "%s %s: live evidence will die with the process; set NCCLTRACE_SHM to a directory "
+                "of yours on a tmpfs with room",
+                directory, refusal(nt_process.area.fallback_reason));
   nt_evidence_capture_environment();
   nt_evidence_write(&nt_process.area, &settings);
   /* The helper opens its own; the application's table is the application's. */
@@ -146,15 +164,12 @@ bool nt_process_start(int rank, int nranks) {
   }
   int saved_errno = errno;
   pid_t self = getpid();
-  /* A child forked while another thread held the lock would wait for ever. */
-  if (tried_in && tried_in != self)
-    pthread_mutex_init(&lock, NULL);
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   if (tried_in != self) {
     tried_in = self;
     start(rank, nranks);
   }
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   errno = saved_errno;
   return nt_recording();
 }

@@ -9,11 +9,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "preload/fork_lock.h"
 
 enum { LIBRARIES = 16, SITES = 1024 /* power of two */ };
 
@@ -27,7 +28,7 @@ static unsigned library_count;
 static struct site site_pool[SITES / 2];
 static unsigned site_count;
 static struct site *site_table[SITES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nt_fork_lock lock;
 
 /* The loaded object that holds `address`, NULL if it cannot be told. */
 static struct link_map *object_of(const void *address) {
@@ -144,6 +145,10 @@ static const struct nt_library *library_from(void *scope, unsigned fn) {
   if (library_count == LIBRARIES)
     return NULL;
   struct nt_library *library = &libraries[library_count];
+  struct link_map *defining = object_of(address);
+  /* A reference of our own: the application may close the object, and its callers may come back. */
+  if (defining)
+    (void)open_loaded(defining->l_name);
   struct range range = {.address = (uintptr_t)address};
   struct link_map *object = object_of(address);
   for (unsigned i = 0; i < NT_FN_LIMIT; i++)
@@ -182,13 +187,13 @@ static void remember(const void *caller, const struct nt_library *library) {
 
 static const struct nt_library *resolve_slowly(unsigned fn, const void *caller) {
   int saved_errno = errno;
-  pthread_mutex_lock(&lock);
+  nt_fork_lock(&lock);
   void *scope = find_scope(fn, caller);
   const struct nt_library *library = scope ? library_from(scope, fn) : NULL;
   if (library)
     remember(caller, library);
   (void)dlerror(); /* what our look-ups left is not the application's */
-  pthread_mutex_unlock(&lock);
+  nt_fork_unlock(&lock);
   errno = saved_errno;
   return library;
 }

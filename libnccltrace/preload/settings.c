@@ -1,19 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values that make no sense never stop a job: the default is used, and with NCCLTRACE_LOG it is said. NCCLTRACE_LOG
+ * is read before all others for that reason.
+ */
 #include "preload/settings.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-enum { DEFAULT_KEEP = 3 };
+#include "preload/log.h"
+
+enum { DEFAULT_KEEP = 3, LARGEST_KEEP = 1000000 };
 #define DEFAULT_FILE_SIZE (UINT64_C(64) << 20)
 #define SMALLEST_FILE_SIZE (UINT64_C(2) << 20)
 #define DEFAULT_AREA_SIZE (UINT64_C(2560) << 10)
+#define SMALLEST_AREA_SIZE (UINT64_C(512) << 10)
 
-static bool is_off(const char *text) {
-  return text && (!strcmp(text, "0") || !strcasecmp(text, "off") || !strcasecmp(text, "no"));
+static bool is_one_of(const char *text, const char *const words[], size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!strcasecmp(text, words[i]))
+      return true;
+  return false;
+}
+
+static bool switch_or(const char *name, bool fallback) {
+  static const char *const on[] = {"1", "on", "yes", "true"};
+  static const char *const off[] = {"0", "off", "no", "false"};
+  const char *text = getenv(name);
+  if (!text || !*text)
+    return fallback;
+  if (is_one_of(text, off, sizeof(off) / sizeof(*off)))
+    return false;
+  if (!is_one_of(text, on, sizeof(on) / sizeof(*on)))
+    nt_log("%s=%s is neither on nor off: using on", name, text);
+  return true;
 }
 
 uint64_t nt_settings_size(const char *text) {
@@ -33,11 +57,39 @@ uint64_t nt_settings_size(const char *text) {
   return (uint64_t)value << shift;
 }
 
+/* "64M", in the largest unit that divides it. */
+static const char *size_text(uint64_t size, char out[32]) {
+  static const char units[] = {0, 'K', 'M', 'G', 0};
+  int unit = 0;
+  for (; size && size % 1024 == 0 && unit < 3; unit++)
+    size /= 1024;
+  snprintf(out, 32, "%" PRIu64 "%s", size, (const char[]){units[unit], 0});
+  return out;
+}
+
 static uint64_t size_or(const char *name, uint64_t fallback, uint64_t least) {
-  uint64_t value = nt_settings_size(getenv(name));
-  if (!value)
+  const char *text = getenv(name);
+  char used[32];
+  if (!text || !*text)
     return fallback;
-  return value < least ? least : value;
+  uint64_t value = nt_settings_size(text);
+  if (!value)
+    nt_log("%s=%s is not a size: using %s", name, text, size_text(fallback, used));
+  else if (value < least)
+    nt_log("%s=%s is too small: using %s", name, text, size_text(least, used));
+  return !value ? fallback : value < least ? least : value;
+}
+
+static uint32_t count_or(const char *name, uint32_t fallback) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text || !*text)
+    return fallback;
+  unsigned long value = strtoul(text, &end, 10);
+  if (*text >= '0' && *text <= '9' && !*end && value <= LARGEST_KEEP)
+    return (uint32_t)value;
+  nt_log("%s=%s is not a number up to %d: using %u", name, text, LARGEST_KEEP, fallback);
+  return fallback;
 }
 
 /* Relative directories are fixed here: the application may change its own later. */
@@ -53,15 +105,14 @@ static void set_directory(struct nt_settings *out) {
 }
 
 void nt_settings_read(struct nt_settings *out) {
-  const char *log = getenv("NCCLTRACE_LOG");
-  const char *keep = getenv("NCCLTRACE_KEEP");
   memset(out, 0, sizeof(*out));
-  out->enabled = !is_off(getenv("NCCLTRACE"));
-  out->gpu = !is_off(getenv("NCCLTRACE_GPU"));
-  out->python = !is_off(getenv("NCCLTRACE_PYTHON"));
-  out->log = log && *log && !is_off(log);
+  out->log = switch_or("NCCLTRACE_LOG", false);
+  nt_log_enable(out->log);
+  out->enabled = switch_or("NCCLTRACE", true);
+  out->gpu = switch_or("NCCLTRACE_GPU", true);
+  out->python = switch_or("NCCLTRACE_PYTHON", true);
   out->file_size = size_or("NCCLTRACE_SIZE", DEFAULT_FILE_SIZE, SMALLEST_FILE_SIZE);
-  out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, UINT64_C(512) << 10);
-  out->keep_attempts = keep && *keep >= '0' && *keep <= '9' ? (uint32_t)atoi(keep) : DEFAULT_KEEP;
+  out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, SMALLEST_AREA_SIZE);
+  out->keep_attempts = count_or("NCCLTRACE_KEEP", DEFAULT_KEEP);
   set_directory(out);
 }

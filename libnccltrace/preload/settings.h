@@ -15,9 +15,11 @@ struct nt_settings {
   bool python;            /* NCCLTRACE_PYTHON: Python stacks of calls; off turns them off */
   uint64_t file_size;     /* NCCLTRACE_SIZE: bound of one trace file, bytes */
   uint64_t area_size;     /* NCCLTRACE_AREA: size of the live area, bytes */
-  uint32_t keep_attempts; /* NCCLTRACE_KEEP: earlier attempts kept beside the first */
+  uint32_t keep_attempts; /* NCCLTRACE_KEEP: attempts kept between the first and this one */
 };
 
+/* Turns the log on if it is asked for; with it, names each value that is not understood, and what is used
+ * instead. */
 void nt_settings_read(struct nt_settings *out);
 
 /* "64M" -> 67108864; K, M, G and plain bytes. 0 if it is not a size. */

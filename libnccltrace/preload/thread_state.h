@@ -39,6 +39,7 @@ struct nt_thread {
   struct nt_ring_writer ring;
   struct nt_record *open;    /* of the outermost call, NULL outside and when it found no room */
   uintptr_t frame;           /* stack frame of the outermost wrapper, 0 outside */
+  void *return_address;      /* as it lies in that frame */
   struct nt_comm *last_comm; /* most recently used communicator */
   uint32_t incarnation;      /* of the process for which `ring` is valid */
   uint32_t group_depth;

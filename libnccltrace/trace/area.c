@@ -46,7 +46,8 @@ int nt_area_directory(char *out, uint64_t size) {
   return n < 0 || (uint64_t)n >= size ? -NT_ERR_SPACE : 0;
 }
 
-/* 0 if `dir` exists (made if need be), is ours alone, is no link and lies on a tmpfs. */
+/* 0 if `dir` exists (made if need be), is ours alone, is no link (else NT_ERR_UNSAFE) and lies on a tmpfs
+ * (else NT_ERR_FOREIGN). */
 static int prepare_directory(const char *dir) {
   struct stat st;
   struct statfs fs;
@@ -58,7 +59,7 @@ static int prepare_directory(const char *dir) {
     return -NT_ERR_UNSAFE;
   if (statfs(dir, &fs) != 0)
     return -NT_ERR_IO;
-  return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ? 0 : -NT_ERR_UNSAFE;
+  return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ? 0 : -NT_ERR_FOREIGN;
 }
 
 /* A file beyond RLIMIT_FSIZE would not fail but kill the process with SIGXFSZ; the limit holds on a tmpfs
@@ -243,6 +244,7 @@ int nt_area_create(const char *dir, uint64_t bytes, struct nt_area *out) {
     }
   }
   if (rc != 0) {
+    out->fallback_reason = rc;
     lay_out(&h, within_limit(bytes));
     rc = make_file(NULL, &h, out);
   }

@@ -266,13 +266,15 @@ struct nt_area {
   uint64_t mapped; /* bytes */
   int fd;          /* -1 once handed to the helper */
   char path[256];  /* empty: an anonymous memory file that dies with the process */
+  int fallback_reason; /* negative enum nt_err: why nt_area_create made such a memory file */
 };
 
 /*
  * Creates and maps an area of about `bytes` for the calling process (sizes are shrunk to a sixteenth
  * of the free space of the file system, never below 512 KiB). `dir` is made 0700 and must belong to the
- * caller and be on a tmpfs; when it cannot be used the area is a memfd. Header identity fields are
- * filled in. Returns 0 or a negative enum nt_err; errno is undefined.
+ * caller and be on a tmpfs; when it cannot be used the area is a memfd, and out->fallback_reason tells why:
+ * NT_ERR_SPACE, NT_ERR_FOREIGN (no tmpfs), NT_ERR_UNSAFE (not the caller's own) or NT_ERR_IO. Header
+ * identity fields are filled in. Returns 0 or a negative enum nt_err; errno is undefined.
  */
 int nt_area_create(const char *dir, uint64_t bytes, struct nt_area *out);
 

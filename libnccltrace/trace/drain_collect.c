@@ -67,21 +67,32 @@ static int remove_stillborn(const char *path, unsigned grace_seconds) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return lstat(path, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
-         file.st_size < 4096 && now.tv_sec - file.st_mtime >= (time_t)grace_seconds &&
-         unlink(path) == 0;
+         now.tv_sec - file.st_mtime >= (time_t)grace_seconds && unlink(path) == 0;
+}
+
+/* Somebody has removed the trace file: nobody will ask for what the area still has. */
+static bool file_is_gone(const struct nt_area *area) {
+  const struct nt_area_header *header = area->header;
+  struct stat file;
+  if (!atomic_load_explicit(&header->file_ready, memory_order_acquire) ||
+      !memchr(header->file_path, 0, sizeof header->file_path))
+    return false;
+  return lstat(header->file_path, &file) != 0 && errno == ENOENT;
 }
 
 static int collect(const char *path, unsigned grace_seconds) {
   struct nt_area area;
   struct stat file;
   int removed = 0;
-  if (nt_area_open(path, 1, &area))
-    return remove_stillborn(path, grace_seconds);
+  const int rc = nt_area_open(path, 1, &area);
+  if (rc)
+    return rc == -NT_ERR_TRUNCATED || rc == -NT_ERR_FOREIGN ? remove_stillborn(path, grace_seconds)
+                                                            : 0;
   /* A process whose helper could not get a lock is alive all the same. */
   if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
       file.st_uid == geteuid()) {
     const bool drained = drain_dead(&area);
-    if (drained || seconds_since_beat(&area, &file) >= grace_seconds)
+    if (drained || file_is_gone(&area) || seconds_since_beat(&area, &file) >= grace_seconds)
       removed = unlink(path) == 0;
   }
   nt_area_close(&area);

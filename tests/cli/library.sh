@@ -9,7 +9,7 @@ build=$(realpath "${BUILD:-build}")
 work=$(mktemp -d)
 shm=/dev/shm/nt-library-$$
 passed=0 failed=0
-cleanup() { rm -rf "$work" "$shm"; }
+cleanup() { rm -rf "$work" "$shm" "$shm-open"; }
 trap cleanup EXIT
 
 export LD_LIBRARY_PATH=$build/sim NCCLTRACE_SHM=$shm
@@ -127,13 +127,55 @@ run results NCCLTRACE_SHM=/proc/none
   [ "$(calls AllReduce)" = "1 16" ]
 check "an unusable /dev/shm costs the live area, not the trace, and is said once" $? "$(cat "$work/err")"
 
+run results NCCLTRACE_SHM=/proc/none
+grep -q '^nccltrace: /proc/none cannot be made or written: ' "$work/err"
+check "a directory of live areas that cannot be made is said to be that" $? "$(cat "$work/err")"
+
+mkdir -m 777 "$shm-open"
+chmod 777 "$shm-open"
+run results NCCLTRACE_SHM="$shm-open"
+grep -q "^nccltrace: $shm-open is not a directory of this user alone: " "$work/err"
+check "one that others may write to is said to be that" $? "$(cat "$work/err")"
+
+if [ "$(stat -f -c %T "$work")" != tmpfs ]; then
+  run results NCCLTRACE_SHM="$work/disk"
+  grep -q "^nccltrace: $work/disk is not on a tmpfs: " "$work/err"
+  check "one on a disk is said to be that" $? "$(cat "$work/err")"
+fi
+
+run results NCCLTRACE_LOG=1
+[ "$(grep -cxF "nccltrace: the trace file is $traces/rank0.trace" "$work/err")" = 1 ] ||
+  [ "$(grep -cE "^nccltrace: the trace file is $traces/rank0\.[0-9]+\.trace$" "$work/err")" = 1 ]
+check "the log names the trace file" $? "$(cat "$work/err")"
+
+nonsense=(NCCLTRACE_SIZE=hello NCCLTRACE_AREA=64K NCCLTRACE_KEEP=many NCCLTRACE_GPU=maybe NCCLTRACE_PYTHON=perhaps)
+run results "${nonsense[@]}"
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -s "$work/err" ]
+check "settings that are not understood do no harm, and are not mentioned unasked" $? "status $status, $(cat "$work/err")"
+run results NCCLTRACE_LOG=1 "${nonsense[@]}"
+[ "$(grep -E '^nccltrace: NCCLTRACE_' "$work/err" | sort)" = "$(sort <<'END'
+nccltrace: NCCLTRACE_SIZE=hello is not a size: using 64M
+nccltrace: NCCLTRACE_AREA=64K is too small: using 512K
+nccltrace: NCCLTRACE_KEEP=many is not a number up to 1000000: using 3
+nccltrace: NCCLTRACE_GPU=maybe is neither on nor off: using on
+nccltrace: NCCLTRACE_PYTHON=perhaps is neither on nor off: using on
+END
+)" ]
+check "the log names each, once, and what is used instead" $? "$(cat "$work/err")"
+
+run results NCCLTRACE=off NCCLTRACE_LOG=1
+[ "$(cat "$work/err")" = "nccltrace: NCCLTRACE=off: this process is not traced" ]
+check "the log tells that NCCLTRACE=off is why there is no trace" $? "$(cat "$work/err")"
+
+rm -rf "$work/results"
 run results NCCLTRACE=off
 [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -e "$traces/rank0.trace" ] || [ ! -s "$work/err" ]
 check "NCCLTRACE=off leaves nothing" $? "$(cat "$work/err")"
 
 if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/null; then
   run results NCCLTRACE_SHM="$work/small/areas"
-  [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(calls AllReduce)" = "1 16" ]
+  [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(calls AllReduce)" = "1 16" ] &&
+    grep -q "^nccltrace: $work/small/areas has too little room" "$work/err"
   check "a too small tmpfs is left alone" $? "$(cat "$work/err")"
   run results NCCLTRACE_DIR="$work/small/full"
   [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out"
