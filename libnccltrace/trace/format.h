@@ -79,7 +79,7 @@ enum nt_frame_type {
   NT_FRAME_STACKS = 6,   /* nodes, stack_frames.h */
   NT_FRAME_CODES = 7,    /* entries: code objects, stack_frames.h */
   NT_FRAME_GPU = 8,      /* marks: steps of GPU progress, see NT_MARK_* */
-  /* reserved: 8 GPU watermarks, 9 updates of calls, 10 dumps */
+  /* reserved: 9 updates of calls, 10 dumps */
 };
 
 /* Entries of STATE, SEGMENT and DEFS payloads: a head of 8 bytes {u16 kind, u16 0, u32 length}, then

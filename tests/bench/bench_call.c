@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a traced call costs over the bare call.
+ * What a traced call costs over the bare call: the time of a call with the library preloaded, less the time of
+ * the same call without it.
  *
  * The program runs itself against an NCCL that does nothing, in turns with and without the library
  * preloaded, and compares the medians of both. Reported per call: enter and exit, default
@@ -9,6 +10,7 @@
  *   bench_call            parent: prints NAME VALUE UNIT target VALUE ok|MISS lines
  *   bench_call child N    N rounds; prints the median nanoseconds of each kind of call
  */
+#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,11 +83,11 @@ static int child(void) {
 }
 
 /* One run of the child; false if it did not print its numbers. */
-static bool measure(const char *self, bool preload, double out[KINDS]) {
+static bool measure(const char *self, const char *directory, bool preload, double out[KINDS]) {
   char command[2048], line[64];
   const char *library = preload ? getenv("NCCLTRACE_LIBRARY") : "";
-  snprintf(command, sizeof(command),
-           "NCCLTRACE_DIR=/tmp/nccltrace-bench LD_PRELOAD='%s' '%s' child", library, self);
+  snprintf(command, sizeof(command), "NCCLTRACE_DIR='%s' LD_PRELOAD='%s' '%s' child", directory,
+           library, self);
   FILE *pipe = popen(command, "r");
   if (!pipe)
     return false;
@@ -96,21 +98,25 @@ static bool measure(const char *self, bool preload, double out[KINDS]) {
   return got == KINDS;
 }
 
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+  (void)status, (void)type, (void)where;
+  remove(path);
+  return 0;
+}
+
 static int report(const char *name, double value, const char *unit, double target) {
   bool ok = value <= target;
   printf("%s %.1f %s target %.1f %s\n", name, value, unit, target, ok ? "ok" : "MISS");
   return !ok;
 }
 
-int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "child"))
-    return child();
-  static const char *const names[KINDS] = {"call_allreduce_over_bare", "call_grouped_send_over_bare"};
-  static const double targets[KINDS] = {60, 60};
-  double bare[KINDS][TURNS], traced[KINDS][TURNS], values[KINDS];
+/* All turns; nonzero if one of them did not run. */
+static int run(const char *self, const char *directory, double bare[KINDS][TURNS],
+               double traced[KINDS][TURNS]) {
+  double values[KINDS];
   for (int turn = 0; turn < TURNS; turn++) {
     for (int preload = 0; preload < 2; preload++) {
-      if (!measure(argv[0], preload, values)) {
+      if (!measure(self, directory, preload, values)) {
         fprintf(stderr, "bench_call: the measured program did not run\n");
         return 1;
       }
@@ -118,7 +124,24 @@ int main(int argc, char **argv) {
         (preload ? traced : bare)[kind][turn] = values[kind];
     }
   }
-  int missed = 0;
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "child"))
+    return child();
+  static const char *const names[KINDS] = {"call_allreduce_over_bare", "call_grouped_send_over_bare"};
+  static const double targets[KINDS] = {60, 60};
+  double bare[KINDS][TURNS], traced[KINDS][TURNS];
+  char directory[] = "/tmp/nccltrace-bench-XXXXXX";
+  if (!mkdtemp(directory)) {
+    perror("bench_call: no temporary directory in /tmp");
+    return 1;
+  }
+  int missed = run(argv[0], directory, bare, traced);
+  nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  if (missed)
+    return 1;
   for (int kind = 0; kind < KINDS; kind++)
     missed |= report(names[kind], median(traced[kind], TURNS) - median(bare[kind], TURNS), "ns",
                      targets[kind]);

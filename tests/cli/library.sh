@@ -96,7 +96,26 @@ run jumps
 [ "$status" = 0 ] && "$build/nccltrace" show "$traces/rank0.trace" | grep -q '666.*never returned' &&
   calls AllReduce | grep -q ' 5$'
 check "a call left by longjmp is noted, later calls are recorded" $? "$("$build/nccltrace" show "$traces/rank0.trace")"
+run jumps-from-above
+[ "$status" = 0 ] && [ "$(calls AllReduce | grep -c ' 5$')" = 100 ]
+check "calls from deeper than one left by longjmp are recorded too" $? "$(calls AllReduce | wc -l) calls"
 also=""
+
+run fork-while-creating
+[ "$status" = 0 ] && grep -qx 'bad children 0' "$work/out"
+check "a child forked while other threads create communicators can create its own" $? "status $status, $(cat "$work/out")"
+
+LD_PRELOAD="$build/libnccltrace.so" timeout 30 "$build/preload/reloader" "$build/preload/plugin.so" >"$work/out" 2>&1
+[ "$(cat "$work/out")" = "done" ]
+check "a plug-in that brings NCCL along may be unloaded and come back" $? "$(cat "$work/out")"
+
+mkfifo "$work/pipe"
+LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/pipe-trace" \
+  "$build/preload/library_cases" closes-output 2>"$work/pipe" &
+timeout 15 cat "$work/pipe" && kill -0 $! 2>/dev/null
+check "a pipe that the application closes ends, though the process lives on" $? "no end of file"
+kill %% 2>/dev/null
+wait 2>/dev/null
 
 "$build/preload/library_cases" results >"$work/bare"
 run results
@@ -169,7 +188,7 @@ check "the log tells that NCCLTRACE=off is why there is no trace" $? "$(cat "$wo
 
 rm -rf "$work/results"
 run results NCCLTRACE=off
-[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -e "$traces/rank0.trace" ] || [ ! -s "$work/err" ]
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -e "$traces" ] && [ ! -s "$work/err" ]
 check "NCCLTRACE=off leaves nothing" $? "$(cat "$work/err")"
 
 if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/null; then

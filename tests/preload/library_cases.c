@@ -224,8 +224,6 @@ static int many_comms(void) {
     check(allreduce(comm, 1), "call");
     check(cudaStreamSynchronize(NULL), "sync");
     check(ncclCommDestroy(comm), "destroy");
-    if (i % 100 == 99)
-      usleep(200000); /* a training job's pace: the helper sees the destroyed ones */
   }
   return 0;
 }
@@ -241,6 +239,74 @@ static int jumps(void) {
     allreduce(comm, 666);
   check(allreduce(comm, 5), "after the jump");
   check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* The same when the later calls come from deeper on the stack than the one that was left. */
+static __attribute__((noinline)) int from_below(ncclComm_t comm, int depth) {
+  volatile char room[256];
+  room[0] = (char)depth;
+  if (depth > 0)
+    return from_below(comm, depth - 1) + room[0] - (char)depth;
+  for (int i = 0; i < 100; i++)
+    check(allreduce(comm, 5), "after the jump");
+  return 0;
+}
+
+static int jumps_from_above(void) {
+  ncclComm_t comm = one_rank();
+  jmp_buf target;
+  jmp_buf **jumping_target = dlsym(RTLD_DEFAULT, "jumping_target");
+  check(!jumping_target, "the jumping interposer is not there");
+  *jumping_target = &target;
+  if (setjmp(target) == 0)
+    allreduce(comm, 666);
+  from_below(comm, 4);
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* Threads create communicators while the process forks: the children's own work. */
+static _Atomic int stop_creating;
+
+static void *create_for_ever(void *unused) {
+  (void)unused;
+  while (!stop_creating)
+    check(ncclCommDestroy(one_rank()), "destroy");
+  return NULL;
+}
+
+static int fork_while_creating(void) {
+  pthread_t ids[3];
+  one_rank();
+  for (int i = 0; i < 3; i++)
+    check(pthread_create(&ids[i], NULL, create_for_ever, NULL), "create");
+  int bad = 0;
+  for (int i = 0; i < 40; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      ncclUniqueId id;
+      ncclComm_t comm;
+      _exit(ncclGetUniqueId(&id) != ncclSuccess || ncclCommInitRank(&comm, 1, id, 0) != ncclSuccess);
+    }
+    int status;
+    check(waitpid(child, &status, 0) != child, "wait");
+    bad += status != 0;
+  }
+  stop_creating = 1;
+  for (int i = 0; i < 3; i++)
+    pthread_join(ids[i], NULL);
+  printf("bad children %d\n", bad);
+  return 0;
+}
+
+/* The other end of a pipe that the application closes sees its end, though the process lives on. */
+static int closes_output(void) {
+  check(allreduce(one_rank(), 1), "call");
+  for (int fd = 0; fd < 3; fd++)
+    close(fd);
+  sleep(20);
   return 0;
 }
 
@@ -295,6 +361,9 @@ static const struct {
     {"split-in-group", split_in_group},
     {"many-comms", many_comms},
     {"jumps", jumps},
+    {"jumps-from-above", jumps_from_above},
+    {"fork-while-creating", fork_while_creating},
+    {"closes-output", closes_output},
     {"results", results},
     {"exit", leaves_by_exit},
     {"fast-exit", leaves_by_fast_exit},

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs that tests/cli/library.sh runs with the library preloaded, on the simulator. Included by the
 # top Makefile.
-PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so
+PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
+  $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader
 
 scenario: $(PRELOAD_CASES)
 
@@ -10,6 +11,18 @@ $(BUILD)/preload/library_cases: tests/preload/library_cases.c $(BUILD)/.flags | 
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim -l:libnccl.so.2 -l:libcudart.so.13 \
 	  -Wl,-rpath-link,$(BUILD)/sim -ldl
+
+# The reloading program must not link NCCL itself.
+$(BUILD)/preload/reloader: tests/preload/reloader.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< -ldl
+
+$(BUILD)/preload/plugin.so: tests/preload/plugin.c $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -l:libnccl.so.2 \
+	  -Wl,-rpath-link,$(BUILD)/sim
 
 $(BUILD)/preload/libjumping.so: tests/preload/jumping_nccl.c $(BUILD)/.flags
 	@mkdir -p $(@D)

@@ -117,7 +117,7 @@ static void the_frame_header_is_as_documented(void **state) {
   };
   COMPARE("frame", want);
   static const struct row types[] = {F(EVIDENCE, 0), F(STATE, 0),  F(SEGMENT, 0), F(DEFS, 0),
-                                     F(CALLS, 0),    F(STACKS, 0), F(CODES, 0)};
+                                     F(CALLS, 0),    F(STACKS, 0), F(CODES, 0),   F(GPU, 0)};
 #undef F
   compare("frame", false, types, sizeof types / sizeof *types);
   assert_int_equal(NT_FRAME_MAGIC, 'N' | 'T' << 8 | 'F' << 16 | 'R' << 24);
@@ -141,6 +141,30 @@ static void stacks_are_as_documented(void **state) {
 #undef F
   COMPARE("code object", code);
   assert_int_equal(NT_CODE_HEAD, 24);
+}
+
+static void gpu_progress_is_as_documented(void **state) {
+  (void)state;
+#define F(name, size)                                                                              \
+  { #name, NT_GPU_FIELD_##name, size }
+  static const struct row entry[] = {
+      F(STREAM, 4),       F(ISSUED, 4),   F(REACHED, 4), F(FINISHED, 4), F(FROZEN, 4),
+      F(FROZEN_AFTER, 4), F(UNMARKED, 4), F(ERROR, 4),   F(POLLED, 8),
+  };
+#undef F
+  COMPARE("GPU", entry);
+  assert_int_equal(NT_GPU_FIELD_POLLED + 8, NT_ENTRY_GPU_SIZE);
+#define F(name, size)                                                                              \
+  { #name, NT_MARK_##name, size }
+  static const struct row mark[] = {
+      F(STREAM, 4), F(KIND, 4), F(FIRST, 4), F(LAST, 4), F(NOT_BEFORE, 8), F(BY, 8),
+  };
+#undef F
+  COMPARE("mark", mark);
+  assert_int_equal(NT_MARK_BY + 8, NT_MARK_SIZE);
+  assert_int_equal(NT_GPU_REACHED, 1);
+  assert_int_equal(NT_GPU_FINISHED, 2);
+  assert_int_equal(NT_GPU_DURATION, 3);
 }
 
 static void entries_are_as_documented(void **state) {
@@ -259,6 +283,7 @@ int main(void) {
       cmocka_unit_test(the_superblock_is_as_documented),
       cmocka_unit_test(the_frame_header_is_as_documented),
       cmocka_unit_test(stacks_are_as_documented),
+      cmocka_unit_test(gpu_progress_is_as_documented),
       cmocka_unit_test(entries_are_as_documented),
       cmocka_unit_test(structures_are_as_documented),
       cmocka_unit_test(open_calls_and_counters_are_as_documented),
