@@ -275,8 +275,7 @@ static int check_header(const struct nt_area_header *h, uint64_t file_size) {
   uint64_t total = h->total_size;
   if (h->header_size != 4096 || total != file_size)
     return -NT_ERR_TRUNCATED;
-  if (!region_ok(total, h->comm_offset, h->comm_size, h->comm_count,
-                 sizeof(struct nt_comm_slot)) ||
+  if (!region_ok(total, h->comm_offset, h->comm_size, h->comm_count, sizeof(struct nt_comm_slot)) ||
       !region_ok(total, h->thread_offset, h->thread_size, h->thread_count,
                  sizeof(struct nt_thread_slot)) ||
       !region_ok(total, h->stream_offset, h->stream_size, h->stream_count,

@@ -130,7 +130,8 @@ static int run(const char *self, const char *directory, double bare[KINDS][TURNS
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "child"))
     return child();
-  static const char *const names[KINDS] = {"call_allreduce_over_bare", "call_grouped_send_over_bare"};
+  static const char *const names[KINDS] = {"call_allreduce_over_bare",
+                                           "call_grouped_send_over_bare"};
   static const double targets[KINDS] = {60, 60};
   double bare[KINDS][TURNS], traced[KINDS][TURNS];
   char directory[] = "/tmp/nccltrace-bench-XXXXXX";

@@ -57,7 +57,7 @@ int main(void) {
 }
 END
 link=("$build/sim/libnccl.so.2" "$(compgen -G "$build/sim/libcudart.so.1*" | head -n 1)"
-  -Wl,--allow-shlib-undefined -Wl,-rpath,"$build/sim")
+  "-Wl,--allow-shlib-undefined" "-Wl,-rpath,$build/sim")
 
 "${CC:-gcc}" -std=c11 -Wall -Werror -Itests/sim/include -o "$dir/program" "$dir/program.c" "${link[@]}" \
   >"$dir/out" 2>&1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing, settling and freeing the model. No interpretation beyond which attempt is the newest. */
+/* Growing, settling and freeing the model. No interpretation beyond which run is the newest (runs.h). */
 #include "analysis/model.h"
 
 #include <stdarg.h>
@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/runs.h"
 #include "nccl/nccl_api.h"
-
-/* A process whose last sign of life is older than this before the newest one began is of another job. */
-#define STALE_NS INT64_C(10000000000)
 
 static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
   if (count < *room)
@@ -103,7 +101,7 @@ void nt_model_note(struct nt_model *model, const char *format, ...) {
   notes[model->note_count++] = text;
 }
 
-static void free_rank(struct nt_model_rank *rank) {
+void nt_model_free_rank(struct nt_model_rank *rank) {
   for (uint32_t i = 0; i < rank->view_count; i++)
     free(rank->views[i].sums);
   for (uint32_t i = 0; i < rank->site_count; i++)
@@ -127,12 +125,12 @@ static void free_rank(struct nt_model_rank *rank) {
 
 void nt_model_drop_last(struct nt_model *model) {
   if (model->rank_count)
-    free_rank(&model->ranks[--model->rank_count]);
+    nt_model_free_rank(&model->ranks[--model->rank_count]);
 }
 
 void nt_model_free(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
-    free_rank(&model->ranks[i]);
+    nt_model_free_rank(&model->ranks[i]);
   for (uint32_t i = 0; i < model->note_count; i++)
     free(model->notes[i]);
   free(model->ranks);
@@ -181,49 +179,6 @@ static void guess_world(struct nt_model_rank *rank) {
     }
 }
 
-static const char *run_of(const struct nt_model_rank *rank) {
-  return rank->run_id ? rank->run_id : "";
-}
-
-static bool is_newer(const struct nt_model_rank *a, const struct nt_model_rank *b) {
-  if (a->started_ns != b->started_ns)
-    return a->started_ns > b->started_ns;
-  if (a->restart != b->restart)
-    return a->restart > b->restart;
-  return strcmp(run_of(a), run_of(b)) > 0;
-}
-
-/* Removes what is not of the newest run and attempt; the rest keeps its order. */
-static void keep_newest(struct nt_model *model) {
-  const struct nt_model_rank *newest = &model->ranks[0];
-  for (uint32_t i = 1; i < model->rank_count; i++)
-    if (is_newer(&model->ranks[i], newest))
-      newest = &model->ranks[i];
-  struct nt_model_rank pattern = *newest; /* its strings stay alive: it is kept */
-  uint32_t restart = pattern.restart, kept = 0, other_runs = 0, other_attempts = 0;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    if (!strcmp(run_of(&model->ranks[i]), run_of(&pattern)) && model->ranks[i].restart > restart)
-      restart = model->ranks[i].restart;
-  for (uint32_t i = 0; i < model->rank_count; i++) {
-    struct nt_model_rank *rank = &model->ranks[i];
-    bool stale = !rank->live && nt_model_end(rank) + STALE_NS < pattern.started_ns;
-    bool other_run = strcmp(run_of(rank), run_of(&pattern)) != 0 || stale;
-    if (other_run || rank->restart != restart) {
-      other_runs += other_run;
-      other_attempts += !other_run;
-      free_rank(rank);
-      continue;
-    }
-    model->ranks[kept++] = *rank;
-  }
-  model->rank_count = kept;
-  if (other_runs)
-    nt_model_note(model, "%u traces of other or earlier runs were left out", other_runs);
-  if (other_attempts)
-    nt_model_note(model, "%u traces of other attempts were left out; attempt %u is the newest",
-                  other_attempts, restart);
-}
-
 static void drop_doubles(struct nt_model *model) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -231,7 +186,7 @@ static void drop_doubles(struct nt_model *model) {
     if (kept && rank->world >= 0 && model->ranks[kept - 1].world == rank->world) {
       nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
                     rank->world, model->ranks[kept - 1].pid, rank->pid);
-      free_rank(rank);
+      nt_model_free_rank(rank);
       continue;
     }
     model->ranks[kept++] = *rank;
@@ -283,7 +238,9 @@ int nt_model_settle(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
     if (model->ranks[i].world < 0)
       guess_world(&model->ranks[i]);
-  keep_newest(model);
+  int status = nt_runs_keep_newest(model);
+  if (status)
+    return status;
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
   for (uint32_t i = 0; i < model->rank_count; i++)

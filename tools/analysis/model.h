@@ -133,6 +133,7 @@ int nt_model_settle(struct nt_model *model);
 
 /* Takes the rank that was added last out again. */
 void nt_model_drop_last(struct nt_model *model);
+void nt_model_free_rank(struct nt_model_rank *rank);
 void nt_model_free(struct nt_model *model);
 
 /* Index of the process with this world rank, NT_NONE if there is none. */

@@ -191,13 +191,13 @@ static json_t *call_json(const struct row *row) {
   if (call == NULL)
     return json_null();
   const char *comm = nt_process_comm_label(row->process->trace, call->comm, label, sizeof label);
-  return json_pack("{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s, s:o}", "text",
-                   nt_json_text(row->text), "function", nt_call_function(function, sizeof function, call->fn), "seq",
-                   (json_int_t)call->seq, "comm", nt_json_text(comm), "thread",
-                   (json_int_t)call->thread, "in_call", row->open, "enter",
-                   nt_json_time(call->enter_ns), "exit", nt_json_time(call->exit_ns), "result",
-                   nt_call_result(call), "host_wait",
-                   nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
+  return json_pack(
+      "{s:o, s:s, s:I, s:o, s:I, s:b, s:o, s:o, s:s, s:o}", "text", nt_json_text(row->text),
+      "function", nt_call_function(function, sizeof function, call->fn), "seq",
+      (json_int_t)call->seq, "comm", nt_json_text(comm), "thread", (json_int_t)call->thread,
+      "in_call", row->open, "enter", nt_json_time(call->enter_ns), "exit",
+      nt_json_time(call->exit_ns), "result", nt_call_result(call), "host_wait",
+      nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
 }
 
 static json_t *row_json(const struct row *row) {

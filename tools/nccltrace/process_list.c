@@ -46,8 +46,7 @@ static struct dirent *next_entry(DIR *dir) {
 static bool is_being_made(const struct stat *status) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec - status->st_mtim.tv_sec < BEING_MADE_S &&
-         now.tv_sec >= status->st_mtim.tv_sec;
+  return now.tv_sec - status->st_mtim.tv_sec < BEING_MADE_S && now.tv_sec >= status->st_mtim.tv_sec;
 }
 
 static int add_area(const char *path, void *ctx) {

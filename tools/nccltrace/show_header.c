@@ -209,9 +209,9 @@ static json_t *stream_json(const struct nt_trace_stream *stream) {
   return json_pack("{s:I, s:i, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "number",
                    (json_int_t)stream->number, "device", (int)stream->device, "handle",
                    nt_json_address(stream->handle), "launches", (json_int_t)stream->issued,
-                   "reached", (json_int_t)stream->reached, "finished",
-                   (json_int_t)stream->finished, "unmarked", (json_int_t)stream->unmarked, "error",
-                   (json_int_t)stream->error, "last_look", nt_json_time(stream->polled_ns));
+                   "reached", (json_int_t)stream->reached, "finished", (json_int_t)stream->finished,
+                   "unmarked", (json_int_t)stream->unmarked, "error", (json_int_t)stream->error,
+                   "last_look", nt_json_time(stream->polled_ns));
 }
 
 static json_t *process_json(const struct nt_process_info *info) {
@@ -249,5 +249,6 @@ json_t *nt_show_header_json(struct nt_trace *trace) {
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
     json_array_append_new(warnings, nt_json_text(nt_trace_warning_at(trace, i)));
   return json_pack("{s:o, s:o, s:o, s:o, s:o}", "process", process_json(nt_trace_process(trace)),
-                   "communicators", comms, "streams", streams, "evidence", evidence, "warnings", warnings);
+                   "communicators", comms, "streams", streams, "evidence", evidence, "warnings",
+                   warnings);
 }

@@ -134,9 +134,10 @@ static bool moves_data(const struct nt_call *call) {
 /* The last column is there only if some call has a stack: `at` NULL for none. */
 static void print_titles(FILE *out, struct widths widths, const char *at, bool color) {
   fprintf(out, "%s%-16s %6s  %-*s %-*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
-          nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", widths.function, "FUNCTION", widths.comm, "COMM",
-          "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT", "DURATION", at ? -16 : 0,
-          "GPU", at ? " " : "", at ? at : "", nt_style_text(color, NT_STYLE_PLAIN));
+          nt_style_text(color, NT_STYLE_BOLD), "TIME (UTC)", "THREAD", widths.function, "FUNCTION",
+          widths.comm, "COMM", "SEQ", "COUNT", "TYPE", "OP", "PEER", "STREAM", "FLAGS", "RESULT",
+          "DURATION", at ? -16 : 0, "GPU", at ? " " : "", at ? at : "",
+          nt_style_text(color, NT_STYLE_PLAIN));
 }
 
 static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
@@ -164,13 +165,14 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
   enum nt_style style = open ? NT_STYLE_WARN : call->result != 0 ? NT_STYLE_BAD : NT_STYLE_PLAIN;
   bool styled = color && style != NT_STYLE_PLAIN;
   fprintf(out,
-          "%s%-16s %6" PRIu32 "  %-*s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
+          "%s%-16s %6" PRIu32
+          "  %-*s %s%*s %8s  %9s %-6s %-6s %5s %6s  %-8s %-17s %-10s %*s%s%s%s\n",
           nt_style_text(styled, style), time, call->thread, widths.function,
           nt_call_function(function, sizeof function, call->fn), comm, gap > 0 ? gap : 0, "", seq,
           count, dtype[0] ? dtype : "-", op[0] ? op : "-", peer, stream,
           flags_text(flags, sizeof flags, call), nt_call_result(call), duration, at ? -16 : 0,
-          nt_show_gpu(trace, call, gpu, sizeof gpu),
-          at ? " " : "", at ? at : "", nt_style_text(styled, NT_STYLE_PLAIN));
+          nt_show_gpu(trace, call, gpu, sizeof gpu), at ? " " : "", at ? at : "",
+          nt_style_text(styled, NT_STYLE_PLAIN));
 }
 
 int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The documents are right: the scenario in CONTRIBUTING.md passes, the demo says what README.md quotes, and
+# targets, commands, options and settings that they name exist.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+dir=$(mktemp -d)
+NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
+export NCCLTRACE_SHM
+trap 'rm -rf "$dir" "$NCCLTRACE_SHM"' EXIT
+passed=0 failed=0
+check() { # NAME STATUS DETAIL
+  if [ "$2" = 0 ]; then
+    echo "ok $1"
+    passed=$((passed + 1))
+  else
+    echo "FAIL $1:"
+    sed 's/^/    /' <<<"$3" | head -n 20
+    failed=$((failed + 1))
+  fi
+}
+
+# The indented block of a section: block FILE HEADING.
+block() {
+  awk -v heading="$2" '
+    /^## / { inside = $0 == heading; next }
+    inside && /^    / { print substr($0, 5); seen = 1; next }
+    inside && seen { exit }' "$1"
+}
+# First cells of the table of a file whose first column is TITLE: cells FILE TITLE.
+cells() {
+  awk -v title="| $2 |" '
+    index($0, title) == 1 { inside = 1; next }
+    inside && !/^\|/ { inside = 0 }
+    inside && !/^\| --- / { gsub(/\\\|/, "/"); split($0, cell, " *[|] *"); print cell[2] }' "$1"
+}
+
+block CONTRIBUTING.md '## Add a scenario' >"$dir/example.scn"
+[ "$(head -n 1 "$dir/example.scn" | cut -d' ' -f1)" = title ]
+check "CONTRIBUTING.md has an example of a scenario" $? "$(cat "$dir/example.scn")"
+timeout 120 tests/run-scenario --build "$build" "$dir/example.scn" >"$dir/out" 2>&1
+check "it passes as it stands" $? "$(cat "$dir/out")"
+
+BUILD=$build timeout 120 examples/demo/run --simulator >"$dir/demo" 2>"$dir/err"
+check "the demo runs" $? "$(tail -n 5 "$dir/demo" "$dir/err")"
+[ ! -s "$dir/err" ]
+check "without a complaint" $? "$(cat "$dir/err")"
+sample=$(grep '^missing (certain): ' README.md | sed 's/[0-9:.]* UTC$//')
+grep -F 'missing (certain): ' "$dir/demo" | sed 's/[0-9:.]* UTC$//' | grep -qxF -- "$sample"
+check "README.md quotes its verdict" $? "$(grep -h '^missing' README.md "$dir/demo")"
+
+make -qp BUILD="$build" 2>/dev/null | sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' | sort -u >"$dir/targets"
+grep -ohE '(^ *|`)make [a-z][a-z-]*( |`|$)' README.md CONTRIBUTING.md docs/*.md | tr -d '`' |
+  awk '{ print $2 }' | sort -u >"$dir/named"
+[ "$(wc -l <"$dir/named")" -gt 4 ] && [ -z "$(comm -13 "$dir/targets" "$dir/named")" ]
+check "every make target that is named exists" $? "$(comm -13 "$dir/targets" "$dir/named")"
+
+# `nccltrace dump [PID…/--rank R]`: the program, the command, the options.
+cells README.md command | tr -d '`' >"$dir/commands"
+wrong=""
+while read -r program rest; do
+  subcommand=$(grep -oE '^[a-z]+' <<<"$rest" || true)
+  help=$("$build/$program" $subcommand --help 2>&1) || wrong+="$program $subcommand"$'\n'
+  for option in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+    grep -qE -- "(^|[ ,])$option\b" <<<"$help" || wrong+="$program $subcommand $option"$'\n'
+  done
+done <"$dir/commands"
+[ "$(wc -l <"$dir/commands")" -ge 4 ] && [ -z "$wrong" ]
+check "every command and option in README.md's table exists" $? "$wrong"
+
+# Every variable that is read has a row, and every row is of one that is read.
+cells README.md variable | tr -d '`' | sort >"$dir/documented"
+grep -ohE '"NCCLTRACE(_[A-Z]+)?"' libnccltrace/preload/{settings,resolve}.c libnccltrace/trace/area.c |
+  tr -d '"' | sort -u >"$dir/read"
+cmp -s "$dir/documented" "$dir/read"
+check "README.md's table has every setting" $? "$(diff "$dir/documented" "$dir/read")"
+# The defaults there: the log says what is used instead of nonsense.
+if [ -e "$build/preload/library_cases" ]; then
+  (cd "$dir" && NCCLTRACE_LOG=1 NCCLTRACE_SIZE=x NCCLTRACE_AREA=x NCCLTRACE_KEEP=x LD_LIBRARY_PATH="$build/sim" \
+    LD_PRELOAD="$build/libnccltrace.so" timeout 30 "$build/preload/library_cases" results >/dev/null 2>"$dir/log")
+  sed -nE 's/^nccltrace: (NCCLTRACE_[A-Z]+)=x .*: using (.*)/\1 \2/p' "$dir/log" | sort >"$dir/defaults"
+  sed -nE 's/^\| `(NCCLTRACE_(SIZE|AREA|KEEP))` \| `([^`]*)`.*/\1 \3/p' README.md | sort >"$dir/said"
+  [ -s "$dir/said" ] && cmp -s "$dir/said" "$dir/defaults"
+  check "and its defaults are the real ones" $? "$(diff "$dir/said" "$dir/defaults")"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
