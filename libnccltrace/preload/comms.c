@@ -189,7 +189,8 @@ struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct n
   struct nt_comm *comm = take_slot();
   /* Ended ones are freed once their records are drained: two ticks of the helper. Creating a communicator takes
    * longer than that. */
-  for (int tries = 0; !comm && tries < 3 && origin != NT_COMM_UNKNOWN && some_have_ended(); tries++) {
+  for (int tries = 0; !comm && tries < 3 && origin != NT_COMM_UNKNOWN && some_have_ended();
+       tries++) {
     nt_fork_unlock(&lock);
     nt_helper_request(NT_REQUEST_FLUSH, 100);
     nt_fork_lock(&lock);

@@ -25,9 +25,9 @@ static inline void nt_fork_lock(struct nt_fork_lock *lock) {
     if (atomic_compare_exchange_strong_explicit(&lock->holder, &holder, self, memory_order_acquire,
                                                 memory_order_relaxed))
       return;
-    if (holder != self && atomic_compare_exchange_strong_explicit(
-                              &lock->holder, &holder, self, memory_order_acquire,
-                              memory_order_relaxed))
+    if (holder != self &&
+        atomic_compare_exchange_strong_explicit(&lock->holder, &holder, self, memory_order_acquire,
+                                                memory_order_relaxed))
       return;
     nanosleep(&pause, NULL);
   }

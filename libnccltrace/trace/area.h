@@ -50,8 +50,9 @@ struct nt_chunk {
   _Atomic uint32_t published;  /* 20 records that exist, the open one included */
   _Atomic uint32_t closed;     /* 24 records that are complete: published or published - 1 */
   _Atomic uint32_t drained;    /* 28 see nt_ring_drained(): records that are in a frame already */
-  _Atomic uint64_t lost;       /* 32 calls lost since the chunk was claimed: it was full and no other free */
-  _Atomic uint32_t tid;        /* 40 the owner's thread id, 0 while it is being claimed or free */
+  _Atomic uint64_t
+      lost; /* 32 calls lost since the chunk was claimed: it was full and no other free */
+  _Atomic uint32_t tid; /* 40 the owner's thread id, 0 while it is being claimed or free */
   uint8_t reserved[20];
   struct nt_record records[NT_CHUNK_RECORDS];
 };
@@ -68,7 +69,7 @@ enum nt_comm_origin {
 };
 
 #define NT_COMM_FREE 0
-#define NT_COMM_CREATING 1  /* the creating call has not returned, or has not been confirmed */
+#define NT_COMM_CREATING 1 /* the creating call has not returned, or has not been confirmed */
 #define NT_COMM_LIVE 2
 #define NT_COMM_FINALIZED 3
 #define NT_COMM_DESTROYED 4
@@ -88,16 +89,16 @@ struct nt_comm_def {
   int32_t device;         /*  68 CUDA ordinal, -1 if not known */
   int32_t color;          /*  72 split */
   int32_t key;            /*  76 split */
-  uint32_t ordinal;       /*  80 which use of the same unique id, or which split of the parent, 1-based */
-  uint16_t origin;        /*  84 enum nt_comm_origin */
-  uint16_t library;       /*  86 index of the NCCL copy that made it */
-  uint64_t enter;         /*  88 clock ticks at the creating call's entry */
-  uint64_t handle;        /*  96 ncclComm_t, for matching debugger output only; 0 while not known */
-  uint8_t root[32];       /* 104 bytes 8…39 of the unique id: the bootstrap root's socket address */
-  char name[48];          /* 136 commName of the configuration, or empty; NUL-terminated */
-  int32_t blocking;       /* 184 0 non-blocking, 1 blocking, -1 default */
-  uint32_t parent_rank;   /* 188 own rank in the parent of a split or shrink */
-  uint8_t reserved[64];   /* 192 */
+  uint32_t ordinal; /*  80 which use of the same unique id, or which split of the parent, 1-based */
+  uint16_t origin;  /*  84 enum nt_comm_origin */
+  uint16_t library; /*  86 index of the NCCL copy that made it */
+  uint64_t enter;   /*  88 clock ticks at the creating call's entry */
+  uint64_t handle;  /*  96 ncclComm_t, for matching debugger output only; 0 while not known */
+  uint8_t root[32]; /* 104 bytes 8…39 of the unique id: the bootstrap root's socket address */
+  char name[48];    /* 136 commName of the configuration, or empty; NUL-terminated */
+  int32_t blocking; /* 184 0 non-blocking, 1 blocking, -1 default */
+  uint32_t parent_rank; /* 188 own rank in the parent of a split or shrink */
+  uint8_t reserved[64]; /* 192 */
 };
 _Static_assert(sizeof(struct nt_comm_def) == 256, "communicator definition layout");
 
@@ -150,8 +151,8 @@ _Static_assert(sizeof(struct nt_stream_slot) == 16, "stream slot layout");
 struct nt_peer_note {
   uint32_t pid;
   int32_t world_rank;
-  uint64_t start_time;  /* of the peer, to tell reused pids apart */
-  uint64_t vanished_ns; /* CLOCK_REALTIME when this process noticed */
+  uint64_t start_time;   /* of the peer, to tell reused pids apart */
+  uint64_t vanished_ns;  /* CLOCK_REALTIME when this process noticed */
   uint64_t last_beat_ns; /* the peer's last heartbeat, CLOCK_REALTIME */
 };
 
@@ -195,7 +196,7 @@ struct nt_area_header {
   int32_t world_rank, world_size, local_rank;
   uint32_t restart;
   /* clock */
-  uint32_t clock_kind; /* enum nt_clock_kind */
+  uint32_t clock_kind;          /* enum nt_clock_kind */
   _Atomic uint32_t clock_guard; /* odd while clock_last changes */
   struct nt_clock_sync clock_first;
   struct nt_clock_sync clock_last;
@@ -215,32 +216,34 @@ struct nt_area_header {
   _Atomic int32_t exit_code;
   _Atomic uint64_t exit_ns; /* CLOCK_REALTIME */
   /* counts: nothing is lost in silence */
-  _Atomic uint64_t calls;          /* records written */
-  _Atomic uint64_t lost;           /* calls that found no room */
-  _Atomic uint64_t overwritten;    /* calls that were in segments the ring has retired */
-  _Atomic uint64_t comms_lost;     /* communicators that found no slot */
-  _Atomic uint64_t abandoned;      /* calls that never returned though their thread went on */
-  _Atomic uint64_t write_errors;   /* frames that could not be written */
-  _Atomic int32_t last_errno;      /* of the last of them */
-  _Atomic uint32_t next_comm;      /* numbers handed out so far */
+  _Atomic uint64_t calls;        /* records written */
+  _Atomic uint64_t lost;         /* calls that found no room */
+  _Atomic uint64_t overwritten;  /* calls that were in segments the ring has retired */
+  _Atomic uint64_t comms_lost;   /* communicators that found no slot */
+  _Atomic uint64_t abandoned;    /* calls that never returned though their thread went on */
+  _Atomic uint64_t write_errors; /* frames that could not be written */
+  _Atomic int32_t last_errno;    /* of the last of them */
+  _Atomic uint32_t next_comm;    /* numbers handed out so far */
   _Atomic uint32_t next_thread;
   _Atomic uint32_t next_stream;
   _Atomic uint64_t next_serial; /* chunk serials handed out so far */
   /* the trace file of this process */
   uint64_t file_dev, file_ino;
-  _Atomic uint32_t file_ready; /* file_path is valid */
+  _Atomic uint32_t file_ready;  /* file_path is valid */
   _Atomic uint32_t spool_guard; /* odd while the spool changes */
   _Atomic uint32_t spool_used;  /* bytes of whole frames waiting in the spool */
   uint32_t spool_reserved;
   char file_path[1024];
   struct nt_peer_note peers[NT_PEER_NOTES];
   /* GPU progress, gpu_area.h */
-  uint32_t gpu_stream_offset, gpu_stream_size, gpu_stream_count; /* entry i belongs to stream slot i */
+  uint32_t gpu_stream_offset, gpu_stream_size,
+      gpu_stream_count; /* entry i belongs to stream slot i */
   uint32_t gpu_mark_offset, gpu_mark_size, gpu_mark_count;
-  _Atomic uint64_t gpu_marks;        /* marks written so far; the last gpu_mark_count are there */
+  _Atomic uint64_t gpu_marks;         /* marks written so far; the last gpu_mark_count are there */
   _Atomic uint64_t gpu_marks_drained; /* of them in frames already; written by the helper */
   _Atomic uint64_t gpu_marks_lost;    /* overwritten before they were */
-  _Atomic uint64_t gpu_heartbeat_ns; /* CLOCK_REALTIME of the gpu thread's last look, 0: no such thread */
+  _Atomic uint64_t
+      gpu_heartbeat_ns; /* CLOCK_REALTIME of the gpu thread's last look, 0: no such thread */
   /* Python stacks, stack_area.h; all 0 where there are none */
   uint32_t code_offset, code_size;
   uint32_t stack_offset, stack_size;
@@ -263,9 +266,9 @@ struct nt_area {
   struct nt_stack_region *stacks; /* of header->stack_size bytes, NULL likewise */
   char *evidence;
   unsigned char *spool;
-  uint64_t mapped; /* bytes */
-  int fd;          /* -1 once handed to the helper */
-  char path[256];  /* empty: an anonymous memory file that dies with the process */
+  uint64_t mapped;     /* bytes */
+  int fd;              /* -1 once handed to the helper */
+  char path[256];      /* empty: an anonymous memory file that dies with the process */
   int fallback_reason; /* negative enum nt_err: why nt_area_create made such a memory file */
 };
 

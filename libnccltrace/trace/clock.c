@@ -58,8 +58,8 @@ int64_t nt_clock_realtime(uint32_t kind, const struct nt_clock_sync *first,
   if (kind == NT_CLOCK_TSC) {
     if (last->ticks <= first->ticks)
       return (int64_t)first->realtime_ns;
-    rate = (double)(last->monotonic_ns - first->monotonic_ns) /
-           (double)(last->ticks - first->ticks);
+    rate =
+        (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
   }
   double since = (double)(int64_t)(ticks - last->ticks) * rate;
   return (int64_t)last->realtime_ns + (int64_t)since;

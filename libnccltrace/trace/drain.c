@@ -145,8 +145,7 @@ static bool allocate(struct nt_drain *drain) {
   drain->stacks = nt_stack_definer_new(drain->area);
   return drain->packer && drain->codec && drain->batch.calls && drain->batch.runs && drain->taken &&
          drain->waiting && drain->comm_numbers && drain->stream_numbers && drain->comms &&
-         drain->streams && drain->threads && drain->endings &&
-         drain->stacks;
+         drain->streams && drain->threads && drain->endings && drain->stacks;
 }
 
 static void release(struct nt_drain *drain) {

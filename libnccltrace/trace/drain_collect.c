@@ -89,8 +89,8 @@ static int collect(const char *path, unsigned grace_seconds) {
     return rc == -NT_ERR_TRUNCATED || rc == -NT_ERR_FOREIGN ? remove_stillborn(path, grace_seconds)
                                                             : 0;
   /* A process whose helper could not get a lock is alive all the same. */
-  if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
-      file.st_uid == geteuid()) {
+  if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) &&
+      fstat(area.fd, &file) == 0 && file.st_uid == geteuid()) {
     const bool drained = drain_dead(&area);
     if (drained || file_is_gone(&area) || seconds_since_beat(&area, &file) >= grace_seconds)
       removed = unlink(path) == 0;

@@ -68,7 +68,8 @@ int nt_drain_marks(struct nt_drain *drain, enum nt_drain_how how) {
     return 0;
   struct nt_buffer marks = {0}, bytes = {0};
   const uint64_t lost = nt_area_marks(drain->area, &from, &marks);
-  struct nt_frame frame = {.type = NT_FRAME_GPU, .records = (uint32_t)(marks.length / NT_MARK_SIZE)};
+  struct nt_frame frame = {.type = NT_FRAME_GPU,
+                           .records = (uint32_t)(marks.length / NT_MARK_SIZE)};
   int rc = marks.failed ? -NT_ERR_MEMORY : 0;
   do {
     bytes.length = 0;

@@ -13,8 +13,8 @@ enum nt_err {
   NT_ERR_TRUNCATED = 4, /* ends before what it announces */
   NT_ERR_CORRUPT = 5,   /* a checksum or a length is wrong */
   NT_ERR_MEMORY = 6,
-  NT_ERR_BUSY = 7,  /* another process holds it */
-  NT_ERR_SPACE = 8, /* no room */
+  NT_ERR_BUSY = 7,   /* another process holds it */
+  NT_ERR_SPACE = 8,  /* no room */
   NT_ERR_UNSAFE = 9, /* a directory or file that is not ours, or a symbolic link */
 };
 

@@ -105,12 +105,12 @@ enum nt_entry_kind {
 #define NT_ENTRY_POSITION_SIZE 16
 
 /* One mark of a GPU frame: gpu_area.h. */
-#define NT_MARK_STREAM 0     /* number */
-#define NT_MARK_KIND 4       /* enum nt_gpu_mark_kind */
-#define NT_MARK_FIRST 8      /* launch */
-#define NT_MARK_LAST 12      /* launch */
+#define NT_MARK_STREAM 0      /* number */
+#define NT_MARK_KIND 4        /* enum nt_gpu_mark_kind */
+#define NT_MARK_FIRST 8       /* launch */
+#define NT_MARK_LAST 12       /* launch */
 #define NT_MARK_NOT_BEFORE 16 /* ticks; nanoseconds for a duration */
-#define NT_MARK_BY 24        /* ticks */
+#define NT_MARK_BY 24         /* ticks */
 #define NT_MARK_SIZE 32
 
 /* Progress of a stream: gpu_area.h. */

@@ -89,8 +89,8 @@ static enum nt_process_state judge(const struct nt_trace *trace) {
 
 bool nt_area_owner_lives(const struct nt_area *area) {
   const struct nt_area_header *header = area->header;
-  return same_boot(header->boot_id, sizeof header->boot_id) &&
-         same_pid_namespace(header->pid_ns) && proc_state(header->pid, header->start_time) != 0;
+  return same_boot(header->boot_id, sizeof header->boot_id) && same_pid_namespace(header->pid_ns) &&
+         proc_state(header->pid, header->start_time) != 0;
 }
 
 static int64_t latest(int64_t a, int64_t b) {

@@ -38,10 +38,10 @@ struct nt_call {
 };
 
 enum nt_process_state {
-  NT_PROCESS_UNKNOWN,  /* not on this node, and the file does not tell */
-  NT_PROCESS_RUNNING,  /* on this node, alive */
-  NT_PROCESS_STOPPED,  /* alive, stopped (SIGSTOP, debugger) */
-  NT_PROCESS_EXITED,   /* left through exit, _exit or return from main; exit_code is valid */
+  NT_PROCESS_UNKNOWN, /* not on this node, and the file does not tell */
+  NT_PROCESS_RUNNING, /* on this node, alive */
+  NT_PROCESS_STOPPED, /* alive, stopped (SIGSTOP, debugger) */
+  NT_PROCESS_EXITED,  /* left through exit, _exit or return from main; exit_code is valid */
   NT_PROCESS_VANISHED, /* heartbeat and lock gone without an exit: killed by a signal or with its node */
 };
 
@@ -107,7 +107,8 @@ const struct nt_process_info *nt_trace_process(const struct nt_trace *trace);
 /* Value of an evidence key ("host", "gpu.0.uuid", "env.NCCL_DEBUG" …), NULL if absent. */
 const char *nt_trace_evidence(const struct nt_trace *trace, const char *key);
 /* The i-th "key" and value in file order; returns false past the end. */
-bool nt_trace_evidence_at(const struct nt_trace *trace, size_t i, const char **key, const char **value);
+bool nt_trace_evidence_at(const struct nt_trace *trace, size_t i, const char **key,
+                          const char **value);
 size_t nt_trace_comm_count(const struct nt_trace *trace);
 const struct nt_trace_comm *nt_trace_comm_at(const struct nt_trace *trace, size_t i);
 const struct nt_trace_comm *nt_trace_comm_by_number(const struct nt_trace *trace, uint32_t number);

@@ -49,11 +49,11 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
 
 #define NT_RESULT_OPEN 255
 
-#define NT_CALL_IN_PLACE 0x0001   /* send and receive buffer coincide */
-#define NT_CALL_VOID 0x0002       /* refused by NCCL, or its group was discarded */
-#define NT_CALL_ABANDONED 0x0004  /* never returned: longjmp, exception, thread cancellation */
-#define NT_CALL_CAPTURED 0x0008   /* issued under stream capture */
-#define NT_CALL_NO_STACK 0x0010   /* a stack was wanted and could not be had */
+#define NT_CALL_IN_PLACE 0x0001    /* send and receive buffer coincide */
+#define NT_CALL_VOID 0x0002        /* refused by NCCL, or its group was discarded */
+#define NT_CALL_ABANDONED 0x0004   /* never returned: longjmp, exception, thread cancellation */
+#define NT_CALL_CAPTURED 0x0008    /* issued under stream capture */
+#define NT_CALL_NO_STACK 0x0010    /* a stack was wanted and could not be had */
 #define NT_CALL_IN_PROGRESS 0x0020 /* returned ncclInProgress: committed, launched later */
 
 /* Durations below 2^31 ticks are exact; longer ones keep 31 bits in units of 2^16 ticks. */

@@ -83,7 +83,8 @@ static inline uint32_t nt_ring_drained(const struct nt_chunk *chunk, uint32_t ge
 }
 
 /* Helper only, once the frame that holds records [0, count) is safe. */
-static inline void nt_ring_set_drained(struct nt_chunk *chunk, uint32_t generation, uint32_t count) {
+static inline void nt_ring_set_drained(struct nt_chunk *chunk, uint32_t generation,
+                                       uint32_t count) {
   uint32_t word = (generation & 0xffffffu) << 8 | (count & 0xffu);
   atomic_store_explicit(&chunk->drained, word, memory_order_release);
 }

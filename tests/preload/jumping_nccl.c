@@ -10,9 +10,10 @@
 
 __attribute__((visibility("default"))) jmp_buf *jumping_target;
 
-__attribute__((visibility("default"))) ncclResult_t
-ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-              ncclComm_t comm, cudaStream_t stream);
+__attribute__((visibility("default"))) ncclResult_t ncclAllReduce(const void *send, void *recv,
+                                                                  size_t count, ncclDataType_t type,
+                                                                  ncclRedOp_t op, ncclComm_t comm,
+                                                                  cudaStream_t stream);
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {

@@ -72,8 +72,7 @@ static int refused(void) {
   ncclComm_t comm = one_rank();
   check(allreduce(comm, 1), "first");
   errno = 77;
-  ncclResult_t result =
-      ncclAllReduce(buffer, buffer, 1, (ncclDataType_t)99, ncclSum, comm, NULL);
+  ncclResult_t result = ncclAllReduce(buffer, buffer, 1, (ncclDataType_t)99, ncclSum, comm, NULL);
   printf("refused with %d errno %d\n", result, errno);
   check(allreduce(comm, 2), "second");
   check(cudaStreamSynchronize(NULL), "sync");
@@ -288,7 +287,8 @@ static int fork_while_creating(void) {
       alarm(20);
       ncclUniqueId id;
       ncclComm_t comm;
-      _exit(ncclGetUniqueId(&id) != ncclSuccess || ncclCommInitRank(&comm, 1, id, 0) != ncclSuccess);
+      _exit(ncclGetUniqueId(&id) != ncclSuccess ||
+            ncclCommInitRank(&comm, 1, id, 0) != ncclSuccess);
     }
     int status;
     check(waitpid(child, &status, 0) != child, "wait");
