@@ -45,7 +45,7 @@ check "a job that agrees is consistent, status 0" $? "$(cat "$work/out" "$work/e
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'
 check "the first line is the verdict, status 1" $? "$(head -1 "$work/out")"
-grep -qE '^  rank 2: host .*, pid [0-9]+, .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, so since 20..-' "$work/out"
+grep -qE '^  rank 2: host .*, pid [0-9]+, .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, since 20..-' "$work/out"
 check "the culprit is described" $? "$(cat "$work/out")"
 frames() { "$tracediff" "$@" "$late" | grep -c '^    [^ ]'; }
 [ "$(frames)" -ge 1 ] && [ "$(frames)" -le 3 ] && [ "$(frames --full-stacks)" -ge "$(frames)" ]

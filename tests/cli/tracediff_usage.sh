@@ -34,13 +34,24 @@ run --color=sometimes
 check "a wrong --color is status 2" $? "status $status"
 
 run
-[ "$status" = 2 ] && grep -q '^tracediff: ./nccltrace: at byte 0: ' "$work/err"
+[ "$status" = 2 ] && grep -q '^tracediff: no \*.trace in ./nccltrace: was the job started with LD_PRELOAD=' "$work/err"
 check "without an argument it reads ./nccltrace" $? "$(cat "$work/err")"
 
 mkdir "$work/empty"
 run empty
 [ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ]
 check "a directory without traces is status 2" $? "$(cat "$work/err")"
+
+run --json empty
+[ "$status" = 2 ] && python3 -c 'import json, sys; assert "no *.trace in empty" in json.load(sys.stdin)["error"]' <"$work/out"
+check "--json says why there is no verdict" $? "$(cat "$work/out" "$work/err")"
+run --json "$(printf 'no\302\233such')"
+[ "$status" = 2 ] && grep -qF 'no\u009bsuch' "$work/out" && ! grep -q "$(printf '\302\233')" "$work/out"
+check "JSON escapes C1 control characters" $? "$(cat -v "$work/out")"
+
+run --help
+[ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ]
+check "--help fits into 100 columns" $? "$(cat "$work/out")"
 
 head -c 5000 /dev/urandom >"$work/noise.trace"
 : >"$work/none.trace"

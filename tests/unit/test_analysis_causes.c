@@ -381,6 +381,49 @@ static void only_the_newest_attempt_is_judged(void **state) {
   job_free(&j);
 }
 
+static void lost_communicators_forbid_consistent(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  job_rank(&j, 1)->comms_lost = 3;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_UNDECIDED);
+  assert_non_null(strstr(v->findings[0].summary, "3 communicators of rank 1 found no room"));
+  job_free(&j);
+}
+
+static void a_call_that_was_left_by_a_jump_is_not_open(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  job_rank(&j, 0)->views[j.view[0][b] - 1].nranks = 2;
+  job_record(&j, 0, b, NT_FN_CommInitRank, 2, 0)->exit_ns = 0;
+  job_pass(&j, 2000);
+  for (int i = 0; i < 5; i++)
+    job_all(&j, a, NT_FN_AllReduce, 16);
+  job_end(&j, 0, NT_PROCESS_EXITED, 0);
+  job_end(&j, 1, NT_PROCESS_EXITED, 0);
+  assert_verdict(&j, "consistent");
+}
+
+static void a_trace_cut_short_counts_as_missing(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  for (int i = 0; i < 5; i++)
+    job_all(&j, a, NT_FN_AllReduce, 16);
+  job_call(&j, 0, a, NT_FN_AllReduce, 16);
+  job_call(&j, 1, a, NT_FN_AllReduce, 16);
+  job_block(&j, 0);
+  job_block(&j, 1);
+  job_rank(&j, 2)->cut = 40;
+  job_rank(&j, 2)->total_calls = 45;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_UNDECIDED);
+  assert_string_equal(set_text(&v->missing), "2");
+  assert_non_null(strstr(v->notes.line[0], "40 of 45 calls of rank 2 are lost"));
+  job_free(&j);
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -415,6 +458,9 @@ int main(void) {
       TEST(a_pipeline_waits_for_its_head),
       TEST(a_refused_call_is_the_cause_of_its_end),
       TEST(only_the_newest_attempt_is_judged),
+      TEST(lost_communicators_forbid_consistent),
+      TEST(a_call_that_was_left_by_a_jump_is_not_open),
+      TEST(a_trace_cut_short_counts_as_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

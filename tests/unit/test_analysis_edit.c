@@ -67,6 +67,13 @@ static void ends_are_free(void **state) {
   assert_int_equal(edit.run, 1);
 }
 
+static void a_reversed_run_is_out_of_order(void **state) {
+  (void)state;
+  assert_int_equal(compare("abcx", "cbax").how, NT_EDIT_ORDER);
+  assert_int_equal(compare("abc", "cba").how, NT_EDIT_ORDER);
+  assert_int_equal(compare("abcabc", "bcabc").how, NT_EDIT_SKIPPED);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_skip_that_explains_the_rest_wins),
@@ -76,6 +83,7 @@ int main(void) {
       cmocka_unit_test(a_call_that_comes_later_is_out_of_order),
       cmocka_unit_test(without_what_follows_a_difference_is_a_change),
       cmocka_unit_test(ends_are_free),
+      cmocka_unit_test(a_reversed_run_is_out_of_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

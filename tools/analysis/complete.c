@@ -8,6 +8,8 @@
 #include "analysis/progress.h"
 #include "nccl/nccl_api.h"
 
+enum { PROCESSES_MAX = 4 };
+
 static const char *const next_steps[NT_CLASS_LIMIT][3] = {
     [NT_CLASS_DEAD] =
         {"look for the cause in the log of that process, in dmesg (OOM killer, Xid) and in "
@@ -23,8 +25,7 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
         {"compare how the ranks named above come to unique id, rank and size",
          "check that every rank reaches this creation, and all creations in one order"},
     [NT_CLASS_MISSING] =
-        {"look at what that rank does instead: its stack (py-spy dump --pid) and the "
-         "branch that leads past this call",
+        {"look at what that rank does instead, and at the branch that leads past this call",
          "a condition that differs between ranks must be agreed upon first"},
     [NT_CLASS_EXTRA] = {"find the branch in which only that rank makes this call",
                         "a collective in a rank-dependent branch must be made by all or by none"},
@@ -39,16 +40,15 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
     [NT_CLASS_TEARDOWN] =
         {"end communicators in one order on all ranks, after all work on them has finished",
          "graphs that hold NCCL operations must be destroyed before the communicator"},
-    [NT_CLASS_GPU] =
-        {"find the kernel or the wait that runs in front: py-spy dump --pid for the host, "
-         "cuda-gdb or a core dump (CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1) for the device",
-         "look into dmesg of that node for Xid errors of this GPU"},
+    [NT_CLASS_GPU] = {"find the kernel or the wait that runs in front: cuda-gdb or a core dump "
+                      "(CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1) tells",
+                      "look into dmesg of that node for Xid errors of this GPU"},
     [NT_CLASS_STALLED] =
         {"check the links and the fabric between these ranks: NCCL_DEBUG=INFO tells the transport, "
          "nvidia-smi and the switch's counters tell errors",
          "look into dmesg of all nodes for Xid errors; run nccl-tests over the same ranks"},
     [NT_CLASS_OUTSIDE] =
-        {"look at the stacks of the hosts (py-spy dump --pid): a barrier, a lock, a store, a file "
+        {"look at the stacks of the hosts: a barrier, a lock, a store, a file "
          "system or a data loader",
          "compare the ranks with each other: the one that stands elsewhere is the one to look at"},
     [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
@@ -99,9 +99,61 @@ static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding)
   return 0;
 }
 
+static bool lives(const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED;
+}
+
+/* What to do with the processes to blame that still live. */
+static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  struct nt_rank_set stopped = {0};
+  char who[NT_DESCRIBE];
+  uint32_t told = 0;
+  for (uint32_t i = 0; i < finding->culprit_count; i++) {
+    const struct nt_culprit *culprit = &finding->culprits[i];
+    const struct nt_model_rank *rank =
+        culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
+    if (!rank || !lives(rank) || told >= PROCESSES_MAX)
+      continue;
+    told++;
+    const char *host = rank->host ? rank->host : "its host";
+    if (rank->state == NT_PROCESS_STOPPED) {
+      nt_rank_set_add(&stopped, (uint32_t)culprit->world);
+      nt_lines_add(&finding->next,
+                   "let it go on (SIGCONT), or find out who stopped it: kill -CONT "
+                   "%u on %s",
+                   rank->pid, host);
+    } else if (rank->site_count) {
+      nt_lines_add(&finding->next, "py-spy dump --pid %u on %s", rank->pid, host);
+    } else {
+      nt_lines_add(&finding->next, "gdb -p %u on %s", rank->pid, host);
+    }
+  }
+  if (nt_rank_set_count(&stopped) && finding->summary) {
+    char *before = finding->summary;
+    finding->summary = NULL;
+    nt_finding_say(finding, "%s %s stopped (SIGSTOP, or a debugger): %s",
+                   nt_describe_ranks(who, sizeof who, &stopped),
+                   nt_rank_set_count(&stopped) == 1 ? "is" : "are", before);
+    free(before);
+  }
+  nt_rank_set_free(&stopped);
+}
+
 /* Classes that accuse nobody by their meaning are as certain as what they say. */
 static bool accuses(enum nt_class class) {
   return class != NT_CLASS_STALLED && class != NT_CLASS_OUTSIDE && class != NT_CLASS_TEARDOWN;
+}
+
+static void say_next(struct nt_finding *finding) {
+  static const char *const root[] = {
+      "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
+      "world",
+      "look for a root that is computed from the rank, the pipeline stage or the node"};
+  bool is_root =
+      finding->class == NT_CLASS_MISMATCH && finding->field && !strcmp(finding->field, "root");
+  const char *const *steps = is_root ? root : next_steps[finding->class];
+  for (uint32_t j = 0; j < (is_root ? 2 : 3) && steps[j]; j++)
+    nt_lines_add(&finding->next, "%s", steps[j]);
 }
 
 int nt_complete_findings(struct nt_inquiry *inquiry) {
@@ -109,8 +161,11 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
     status = fill_culprits(inquiry, finding);
-    for (uint32_t j = 0; j < 3 && next_steps[finding->class][j]; j++)
-      nt_lines_add(&finding->next, "%s", next_steps[finding->class][j]);
+    if (!status)
+      status = nt_say_chain(inquiry, finding);
+    nt_group_evidence(&finding->evidence);
+    say_processes(inquiry, finding);
+    say_next(finding);
     if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
         accuses(finding->class))
       finding->confidence = NT_UNDECIDED;

@@ -37,6 +37,8 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
                                  .refused = view->state == NT_COMM_FAILED};
     if (creator.call != NT_NONE) {
       const struct nt_model_call *call = &rank->calls[creator.call];
+      if (call->flags & NT_CALL_ABANDONED)
+        continue; /* it does not wait there any more */
       creator.enter_ns = call->enter_ns;
       creator.open = nt_call_is_open(job, member->rank, creator.call) ||
                      ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING);
@@ -67,41 +69,65 @@ static int add_creation(struct nt_creations *out, const struct nt_creation *crea
   return 0;
 }
 
-static bool same_use(const struct nt_job *job, uint32_t a, uint32_t b) {
-  return !memcmp(job->joints[a].uid_hash, job->joints[b].uid_hash, 16) &&
-         nt_member_view(job, &job->joints[a].members[0])->ordinal ==
-             nt_member_view(job, &job->joints[b].members[0])->ordinal;
+struct use {
+  const uint8_t *uid_hash;
+  uint32_t ordinal, joint;
+};
+
+static int by_use(const void *a, const void *b) {
+  const struct use *x = a, *y = b;
+  int order = memcmp(x->uid_hash, y->uid_hash, 16);
+  if (order)
+    return order;
+  if (x->ordinal != y->ordinal)
+    return x->ordinal < y->ordinal ? -1 : 1;
+  return x->joint < y->joint ? -1 : x->joint > y->joint;
+}
+
+/* Sorts the joints so that those of one use of a unique id stand together. Returns how many. */
+static uint32_t list_uses(const struct nt_job *job, struct use *uses) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < job->joint_count; i++)
+    if (job->joints[i].origin == NT_COMM_INIT)
+      uses[count++] = (struct use){job->joints[i].uid_hash,
+                                   nt_member_view(job, &job->joints[i].members[0])->ordinal, i};
+  qsort(uses, count, sizeof *uses, by_use);
+  return count;
+}
+
+static int by_first_joint(const void *a, const void *b) {
+  const struct nt_creation *x = a, *y = b;
+  return x->joint < y->joint ? -1 : x->joint > y->joint;
 }
 
 static int gather(const struct nt_job *job, struct nt_creations *out) {
   int status = 0;
-  bool *seen = calloc(job->joint_count + 1, sizeof *seen);
-  if (!seen)
+  struct use *uses = malloc(((size_t)job->joint_count + 1) * sizeof *uses);
+  if (!uses)
     return -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < job->joint_count && !status; i++) {
-    if (seen[i] || job->joints[i].origin != NT_COMM_INIT)
-      continue;
-    uint32_t room = 0;
-    for (uint32_t j = i; j < job->joint_count; j++)
-      if (job->joints[j].origin == NT_COMM_INIT && same_use(job, i, j))
-        room += job->joints[j].member_count;
-    struct nt_creation creation = {.joint = i, .size = job->joints[i].size};
+  uint32_t count = list_uses(job, uses);
+  for (uint32_t i = 0, n; i < count && !status; i += n) {
+    uint32_t room = job->joints[uses[i].joint].member_count;
+    for (n = 1; i + n < count && uses[i + n].ordinal == uses[i].ordinal &&
+                !memcmp(uses[i + n].uid_hash, uses[i].uid_hash, 16);
+         n++)
+      room += job->joints[uses[i + n].joint].member_count;
+    struct nt_creation creation = {.joint = uses[i].joint, .size = job->joints[uses[i].joint].size};
     creation.creators = calloc(room, sizeof *creation.creators);
     if (!creation.creators) {
       status = -NT_ERR_MEMORY;
       break;
     }
-    for (uint32_t j = i; j < job->joint_count; j++)
-      if (job->joints[j].origin == NT_COMM_INIT && !seen[j] && same_use(job, i, j)) {
-        seen[j] = true;
-        gather_joint(job, j, &creation, room);
-      }
+    for (uint32_t j = 0; j < n; j++)
+      gather_joint(job, uses[i + j].joint, &creation, room);
     if (creation.creator_count)
       status = add_creation(out, &creation);
     if (!creation.creator_count || status)
       free(creation.creators);
   }
-  free(seen);
+  if (out->count)
+    qsort(out->list, out->count, sizeof *out->list, by_first_joint);
+  free(uses);
   return status;
 }
 

@@ -2,9 +2,11 @@
 /* Damerau's alignment with free ends; the table is on the stack (2 bytes a cell). */
 #include "analysis/edit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MATCH = 3, EDIT = -2, SWAP = 2 * MATCH + EDIT };
+enum { PERMUTED_MAX = 32 };
 enum step { STEP_NONE, STEP_MATCH, STEP_CHANGE, STEP_SKIP, STEP_EXTRA, STEP_SWAP };
 
 struct table {
@@ -60,6 +62,27 @@ static bool contains(const uint64_t *list, uint32_t count, uint64_t value) {
   return false;
 }
 
+static int by_value(const void *a, const void *b) {
+  const uint64_t *x = a, *y = b;
+  return *x < *y ? -1 : *x > *y;
+}
+
+/* Length of the shortest beginning of both with the same calls in another order, if everything behind it
+ * agrees; 0 if there is none. */
+static uint32_t permuted(const uint64_t *a, uint32_t n, const uint64_t *b, uint32_t m) {
+  uint64_t x[PERMUTED_MAX], y[PERMUTED_MAX];
+  uint32_t common = n < m ? n : m;
+  for (uint32_t k = 2; k <= common && k <= PERMUTED_MAX; k++) {
+    memcpy(x, a, k * sizeof *x);
+    memcpy(y, b, k * sizeof *y);
+    qsort(x, k, sizeof *x, by_value);
+    qsort(y, k, sizeof *y, by_value);
+    if (!memcmp(x, y, k * sizeof *x))
+      return memcmp(a + k, b + k, (common - k) * sizeof *a) ? 0 : k;
+  }
+  return 0;
+}
+
 struct nt_edit nt_edit_compare(const uint64_t *reference, uint32_t reference_count,
                                const uint64_t *other, uint32_t other_count) {
   struct table t;
@@ -86,7 +109,8 @@ struct nt_edit nt_edit_compare(const uint64_t *reference, uint32_t reference_cou
   while (edit.run < count && steps[count - 1 - edit.run] == first)
     edit.run++;
   edit.shift = (int32_t)skips - (int32_t)extras;
-  if (first == STEP_SWAP)
+  uint32_t block = permuted(reference, reference_count, other, other_count);
+  if (first == STEP_SWAP || block > edit.matched)
     edit.how = NT_EDIT_ORDER;
   else if (first == STEP_SKIP)
     edit.how = contains(extra, extras, skipped[skips - 1]) ? NT_EDIT_ORDER : NT_EDIT_SKIPPED;

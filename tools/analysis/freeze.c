@@ -25,10 +25,19 @@ struct joint_facts {
   int64_t everyone_ns; /* when the last of them called it */
 };
 
+/* What of a rank can have been a wait at all, so that each of its ends need not look at every call. */
+struct rank_facts {
+  uint32_t *calls, call_count; /* that took long, or did not return */
+  uint32_t *views, view_count; /* on which not everybody called the same */
+  int64_t outstanding_ns;      /* its first operation known to be unfinished; INT64_MAX */
+  int64_t everyone_ns;         /* when the last position was complete on any of the other views */
+};
+
 struct search {
   const struct nt_job *job;
   const uint32_t *divergences;
   struct joint_facts *facts;
+  struct rank_facts *ranks;
   int64_t *message_ns; /* by rank: its first receive that nobody answered; INT64_MAX */
   int64_t wait_ns;     /* what is shorter is no wait */
   uint8_t *first;      /* by rank: what tells that it was gone while others lived on; 0: nothing */
@@ -37,6 +46,11 @@ struct search {
 bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
   const struct nt_model_call *call = &model->calls[index];
+  if (call->flags & NT_CALL_ABANDONED)
+    return false; /* its thread went on without a return, as after siglongjmp or an exception */
+  if (!call->exit_ns && job->cut_ns == INT64_MAX && model->state == NT_PROCESS_EXITED &&
+      model->exit_code == 0)
+    return false; /* whatever it was in, the process did what it had to do */
   if (!call->exit_ns || call->exit_ns > job->cut_ns)
     return true;
   if (!call->group || call->pending)
@@ -123,41 +137,81 @@ static bool waits_for_others(enum nt_shape shape) {
   }
 }
 
-/* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
-static bool waited_in_call(const struct search *s, const struct nt_model_rank *rank, int64_t ns) {
-  for (uint32_t i = 0; i < rank->call_count; i++) {
-    const struct nt_model_call *call = &rank->calls[i];
-    if (!waits_for_others(nt_fn_shape(call->fn)))
-      continue;
-    if (call->enter_ns <= ns - s->wait_ns && (!call->exit_ns || call->exit_ns >= ns) &&
-        !(call->flags & NT_CALL_ABANDONED))
-      return true;
-  }
-  return false;
+static bool spans(const struct nt_model_call *call, int64_t from, int64_t to) {
+  return call->enter_ns <= from && (!call->exit_ns || call->exit_ns >= to);
 }
 
-/* Was an operation of it known to be unfinished on its device since long before `ns`? */
-static bool waited_on_device(const struct search *s, const struct nt_model_rank *rank, int64_t ns) {
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    if (rank->calls[i].enter_ns <= ns - s->wait_ns &&
-        (rank->calls[i].progress == NT_PROGRESS_ENQUEUED ||
-         rank->calls[i].progress == NT_PROGRESS_REACHED))
+/* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
+static bool waited_in_call(const struct search *s, uint32_t index, int64_t ns) {
+  const struct nt_model_rank *rank = &s->job->model->ranks[index];
+  const struct rank_facts *facts = &s->ranks[index];
+  if (s->wait_ns < WAIT_NS) { /* of a single moment: short calls count as well */
+    for (uint32_t i = 0; i < rank->call_count; i++)
+      if (spans(&rank->calls[i], ns - s->wait_ns, ns) &&
+          waits_for_others(nt_fn_shape(rank->calls[i].fn)) &&
+          !(rank->calls[i].flags & NT_CALL_ABANDONED))
+        return true;
+    return false;
+  }
+  for (uint32_t i = 0; i < facts->call_count; i++)
+    if (spans(&rank->calls[facts->calls[i]], ns - s->wait_ns, ns))
       return true;
   return false;
 }
 
 static bool had_waited(const struct search *s, const struct event *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
+  const struct rank_facts *facts = &s->ranks[event->rank];
   bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
-  if (waited_in_call(s, rank, event->ns) || waited_on_device(s, rank, event->ns) ||
-      s->message_ns[event->rank] <= event->ns - s->wait_ns)
+  if (facts->outstanding_ns <= event->ns - s->wait_ns ||
+      s->message_ns[event->rank] <= event->ns - s->wait_ns ||
+      waited_in_call(s, event->rank, event->ns))
     return true;
-  for (uint32_t i = 0; i < rank->view_count; i++) {
-    struct nt_place place = s->job->places[event->rank][i];
+  bool all = reacts && facts->everyone_ns > event->ns;
+  uint32_t count = all ? rank->view_count : facts->view_count;
+  for (uint32_t i = 0; i < count; i++) {
+    struct nt_place place = s->job->places[event->rank][all ? i : facts->views[i]];
     if (place.joint != NT_NONE && waited_in_joint(s, place, event->ns, reacts))
       return true;
   }
   return false;
+}
+
+static bool is_balanced(const struct search *s, uint32_t joint_index) {
+  const struct nt_joint *joint = &s->job->joints[joint_index];
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].called != s->facts[joint_index].everyone)
+      return false;
+  return !s->divergences[joint_index];
+}
+
+static int find_rank_facts(struct search *s, uint32_t index) {
+  const struct nt_model_rank *rank = &s->job->model->ranks[index];
+  struct rank_facts *facts = &s->ranks[index];
+  facts->calls = malloc(((size_t)rank->call_count + 1) * sizeof *facts->calls);
+  facts->views = malloc(((size_t)rank->view_count + 1) * sizeof *facts->views);
+  facts->outstanding_ns = INT64_MAX;
+  if (!facts->calls || !facts->views)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if ((!call->exit_ns || call->exit_ns - call->enter_ns >= WAIT_NS) &&
+        waits_for_others(nt_fn_shape(call->fn)) && !(call->flags & NT_CALL_ABANDONED))
+      facts->calls[facts->call_count++] = i;
+    if ((call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED) &&
+        call->enter_ns < facts->outstanding_ns)
+      facts->outstanding_ns = call->enter_ns;
+  }
+  for (uint32_t i = 0; i < rank->view_count; i++) {
+    struct nt_place place = s->job->places[index][i];
+    if (place.joint == NT_NONE)
+      continue;
+    if (!is_balanced(s, place.joint))
+      facts->views[facts->view_count++] = i;
+    else if (s->facts[place.joint].everyone_ns > facts->everyone_ns)
+      facts->everyone_ns = s->facts[place.joint].everyone_ns;
+  }
+  return 0;
 }
 
 static bool is_over(const struct nt_model_rank *rank) {
@@ -357,10 +411,16 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   s.facts = calloc(job->joint_count + 1, sizeof *s.facts);
   s.message_ns = calloc(job->model->rank_count + 1, sizeof *s.message_ns);
   s.first = calloc(job->model->rank_count + 1, sizeof *s.first);
-  int status = events && out->fates && s.facts && s.message_ns && s.first ? 0 : -NT_ERR_MEMORY;
+  s.ranks = calloc(job->model->rank_count + 1, sizeof *s.ranks);
+  int status =
+      events && out->fates && s.facts && s.ranks && s.message_ns && s.first ? 0 : -NT_ERR_MEMORY;
   if (status)
     goto out;
   find_facts(&s);
+  for (uint32_t i = 0; i < job->model->rank_count && !status; i++)
+    status = find_rank_facts(&s, i);
+  if (status)
+    goto out;
   find_messages(job, p2p, s.message_ns);
   find_first(&s);
   int64_t together = ended_together(&s), waiting = ended_waiting(&s);
@@ -375,8 +435,13 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   }
   decide_fates(&s, out);
 out:
+  for (uint32_t i = 0; s.ranks && i < job->model->rank_count; i++) {
+    free(s.ranks[i].calls);
+    free(s.ranks[i].views);
+  }
   free(events);
   free(s.facts);
+  free(s.ranks);
   free(s.message_ns);
   free(s.first);
   return status;

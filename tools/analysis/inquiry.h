@@ -48,14 +48,24 @@ int nt_judge_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
+/* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
+int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
+/* Lines that say the same of several ranks become one. */
+void nt_group_evidence(struct nt_lines *lines);
+/* Findings, sorted, that only follow from an earlier one become its evidence. */
+void nt_fold_consequences(struct nt_verdict *verdict);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 
-/* Sides to blame for a message without counterpart, as world ranks: whoever deviates from what other
- * ranks do alike, both if that cannot be told. *field is set to "peer" for a wrong peer. */
+/* Is the rank to blame for a message without counterpart, because another waits for it? */
+bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                      enum nt_confidence *confidence);
+/* Adds the sides to blame for a message without counterpart: whoever deviates from what other ranks do
+ * alike or from what it did before, both if that cannot be told. Sets confidence, and "peer" as the field
+ * for a wrong peer. */
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
-                       struct nt_rank_set *blame, const char **field);
-/* The same for a pair of different sizes. */
+                       struct nt_finding *finding);
+/* World ranks to blame for a pair of different sizes. */
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                     struct nt_rank_set *blame);
 

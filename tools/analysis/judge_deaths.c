@@ -4,10 +4,11 @@
  *
  * Nobody lacks a call, so the wait-for graph is silent; but members that live have made no call on the
  * communicator since, and the operation may need the one that is gone. Without knowing how far the device
- * got this is likely, not certain; that it is gone is a fault in any case.
+ * got this is likely, not certain. Where all that live are through with it nobody waits, and it is no finding.
  */
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
 #include "cli/text.h"
 
 /* The member's last operation on the joint is the last of all that live, too. Returns the position. */
@@ -23,6 +24,20 @@ static uint32_t common_end(const struct nt_inquiry *inquiry, const struct nt_joi
   return alive ? dead->called : 0;
 }
 
+/* Does somebody who lives wait for the operation, as far as is known? Else the end harmed nobody. */
+static bool is_awaited(const struct nt_inquiry *inquiry, const struct nt_joint *joint,
+                       uint32_t position) {
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE)
+      continue;
+    if (position < member->first || member->call[position - member->first] == NT_NONE ||
+        nt_call_unfinished(inquiry->job, member->rank, member->call[position - member->first]))
+      return true;
+  }
+  return false;
+}
+
 static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   uint32_t found = NT_NONE;
@@ -33,7 +48,7 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
       continue;
     const struct nt_joint *joint = &inquiry->job->joints[place.joint];
     const struct nt_member *member = &joint->members[place.member];
-    if (!common_end(inquiry, joint, member))
+    if (!common_end(inquiry, joint, member) || !is_awaited(inquiry, joint, member->called))
       continue;
     const struct nt_model_call *call = nt_member_call(inquiry->job, member, member->called);
     const struct nt_model_call *best =

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Differences within one communicator into findings: missing, extra, order, mismatch. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
+#include "cli/call_text.h"
 #include "nccl/nccl_api.h"
 
 /* Deviations with the same story are one finding. */
@@ -187,25 +190,90 @@ static int fill_vote(struct nt_inquiry *inquiry, const struct nt_divergence *div
   return status;
 }
 
-/* One call of those with the common value, and of each that differs, up to eight. */
+/* One line for each different call, with the ranks that made it. */
 static int say_votes(struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
-                     struct nt_finding *finding, const struct nt_rank_set *minority) {
+                     struct nt_finding *finding) {
   const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
-  bool told = false;
-  int status = 0;
+  bool *told = calloc(joint->member_count + 1u, sizeof *told);
+  int status = told ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joint->member_count && finding->evidence.count < 8 && !status; i++) {
-    struct nt_rank_set one = {0};
-    int32_t world = nt_member_rank(inquiry->job, &joint->members[i])->world;
-    bool differs = world >= 0 && nt_rank_set_has(minority, (uint32_t)world);
-    if ((!differs && told) ||
-        !nt_member_call(inquiry->job, &joint->members[i], divergence->position))
+    struct nt_rank_set alike = {0};
+    const struct nt_model_call *call =
+        nt_member_call(inquiry->job, &joint->members[i], divergence->position);
+    if (told[i] || !call)
       continue;
-    told |= !differs;
-    status = nt_finding_add(inquiry->job, &one, joint->members[i].rank);
-    say_call(inquiry, finding, finding->joint, i, divergence->position, &one);
-    nt_rank_set_free(&one);
+    for (uint32_t j = i; j < joint->member_count && !status; j++) {
+      const struct nt_model_call *other =
+          nt_member_call(inquiry->job, &joint->members[j], divergence->position);
+      if (!other || other->fn != call->fn || other->count != call->count ||
+          other->dtype != call->dtype || other->op != call->op || other->peer != call->peer)
+        continue;
+      told[j] = true;
+      status = nt_finding_add(inquiry->job, &alike, joint->members[j].rank);
+    }
+    say_call(inquiry, finding, finding->joint, i, divergence->position, &alike);
+    nt_rank_set_free(&alike);
   }
+  free(told);
   return status;
+}
+
+/* "count 100032, type f64": of one call, the fields in which it differs from the other. */
+static char *values_text(char *out, size_t size, const struct nt_model_call *call,
+                         const struct nt_model_call *other) {
+  char text[64];
+  size_t used = 0;
+  out[0] = '\0';
+  bool bytes = nt_fn_moves_bytes(call->fn), count = call->count != other->count;
+  bool type =
+      call->dtype != other->dtype && (!bytes || nt_call_bytes(call) != nt_call_bytes(other));
+  if (count)
+    used +=
+        (size_t)snprintf(out + used, size - used, ", count %llu", (unsigned long long)call->count);
+  if (type && used < size)
+    used += (size_t)snprintf(out + used, size - used, ", type %s",
+                             nt_dtype_text(text, sizeof text, call->dtype));
+  if (!bytes && call->op != other->op && used < size)
+    used += (size_t)snprintf(out + used, size - used, ", operator %s",
+                             nt_redop_text(text, sizeof text, call->op));
+  if (nt_call_has_root(call) && call->peer != other->peer && used < size)
+    snprintf(out + used, size - used, ", root %d", call->peer);
+  if (out[0])
+    memmove(out, out + 2, strlen(out + 2) + 1);
+  return out;
+}
+
+/* What those to blame passed, and what the others did; false if they differ among themselves. */
+static bool say_values(struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
+                       struct nt_finding *finding, const struct nt_vote *vote, const char *place,
+                       const char *who, const char *waiting) {
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  const struct nt_model_call *wrong = NULL, *right = NULL;
+  for (uint32_t i = 0, next = 0; i < joint->member_count; i++) {
+    const struct nt_model_call *call =
+        nt_member_call(inquiry->job, &joint->members[i], divergence->position);
+    bool minor = next < vote->minority_count && vote->minority[next] == i;
+    next += minor;
+    if (!call)
+      continue;
+    const struct nt_model_call **side = minor ? &wrong : &right;
+    if (*side && nt_call_signature(*side) != nt_call_signature(call) && minor)
+      return false;
+    if (!*side || (!minor && i == divergence->reference))
+      *side = call;
+  }
+  char passed[160], others[160];
+  if (!wrong || !right || nt_fn_canonical(wrong->fn) != nt_fn_canonical(right->fn))
+    return false;
+  values_text(passed, sizeof passed, wrong, right);
+  values_text(others, sizeof others, right, wrong);
+  if (!*passed || !*others)
+    return false;
+  /* "count 100032, the others 100000": the name need not stand twice if it is the only one */
+  const char *value = strchr(others, ',') ? others : strchr(others, ' ') + 1;
+  nt_finding_say(finding, "%s passed %s, the others %s, to %s%s", who, passed, value, place,
+                 waiting);
+  return true;
 }
 
 static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt_vote *vote,
@@ -228,6 +296,8 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
   if (vote->decided && vote->field == NT_FIELD_CALL)
     nt_finding_say(finding, "%s made another call where the other members called %s%s", who, place,
                    waiting);
+  else if (vote->decided && say_values(inquiry, divergence, finding, vote, place, who, waiting))
+    ; /* with the values */
   else if (vote->decided)
     nt_finding_say(finding, "%s called %s with another %s than the other members%s", who, place,
                    finding->field, waiting);
@@ -235,7 +305,7 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
     nt_finding_say(finding, "%s differ in the %s of %s; no value has a majority%s", who,
                    finding->field, place, waiting);
   if (!status)
-    status = say_votes(inquiry, divergence, finding, &minority);
+    status = say_votes(inquiry, divergence, finding);
   for (uint32_t w = nt_rank_set_next(&minority, 0); w < NT_RANK_MAX && !status;
        w = nt_rank_set_next(&minority, w + 1))
     status = nt_rank_set_add(told, w);

@@ -4,6 +4,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
 
 /* Both sides of the message; the partner may have no trace. */
@@ -26,69 +27,167 @@ static bool has_stray(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return false;
 }
 
-/* A message of somebody else to (or from) this rank that it did not answer. */
-static bool is_awaited(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+/* A message of somebody else to (or from) this rank that it did not answer; NULL if there is none. */
+static const struct nt_p2p_end *awaited_by(const struct nt_inquiry *inquiry,
+                                           const struct nt_p2p_end *end) {
+  const struct nt_p2p_end *found = NULL;
   for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
-    if (other == end || other->joint != end->joint || other->is_send == end->is_send)
+    if (other == end || other->joint != end->joint || other->is_send == end->is_send ||
+        other->rank == end->rank)
       continue;
-    if (end->is_send ? other->source == end->source : other->destination == end->destination)
+    if ((end->is_send ? other->source == end->source : other->destination == end->destination) &&
+        (!found || other->seq > found->seq))
+      found = other;
+  }
+  return found;
+}
+
+/* Messages of one rank, or of its partner, in one direction, against those of the other ranks. */
+struct counts {
+  uint32_t sends, recvs;
+};
+
+static struct counts *count_messages(const struct nt_inquiry *inquiry) {
+  struct counts *counts = calloc((size_t)inquiry->job->model->rank_count + 1, sizeof *counts);
+  for (uint32_t i = 0; counts && i < inquiry->p2p.count; i++) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[i];
+    if (end->is_send)
+      counts[end->rank].sends++;
+    else
+      counts[end->rank].recvs++;
+  }
+  return counts;
+}
+
+/* Does `value` equal what most of the other ranks have? 1 yes, 0 no, -1 there are no others. The ends of
+ * a pipeline only send or only receive: who has none in this direction has no vote. */
+static int is_common(const struct counts *counts, uint32_t ranks, uint32_t a, uint32_t b,
+                     uint32_t value, bool sends) {
+  uint32_t alike = 0, others = 0;
+  for (uint32_t i = 0; i < ranks; i++) {
+    uint32_t own = sends ? counts[i].sends : counts[i].recvs;
+    if (i == a || i == b || !own)
+      continue;
+    others++;
+    alike += own == value;
+  }
+  return others ? alike * 2 > others : -1;
+}
+
+struct votes {
+  int own, theirs; /* as is_common */
+};
+
+static int count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                       uint32_t partner, struct votes *votes) {
+  struct counts *counts = count_messages(inquiry);
+  uint32_t ranks = inquiry->job->model->rank_count;
+  if (!counts)
+    return -NT_ERR_MEMORY;
+  uint32_t own = end->is_send ? counts[end->rank].sends : counts[end->rank].recvs;
+  uint32_t theirs = end->is_send ? counts[partner].recvs : counts[partner].sends;
+  votes->own = is_common(counts, ranks, end->rank, partner, own, end->is_send);
+  votes->theirs = is_common(counts, ranks, end->rank, partner, theirs, !end->is_send);
+  free(counts);
+  return 0;
+}
+
+/* Did the two ever exchange a message, in either direction? */
+static bool have_talked(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  for (uint32_t i = 0; i + 1 < inquiry->p2p.count; i++) {
+    const struct nt_p2p_end *a = &inquiry->p2p.ends[i], *b = a + 1;
+    bool same = a->source == end->source && a->destination == end->destination;
+    bool back = a->source == end->destination && a->destination == end->source;
+    if (a->joint == end->joint && (same || back) && a->is_send && !b->is_send &&
+        b->joint == a->joint && b->source == a->source && b->destination == a->destination &&
+        b->seq == a->seq)
       return true;
   }
   return false;
 }
 
-struct counts {
-  uint32_t sends, recvs;
-};
-
-/* Does `value` equal what most of the other ranks have? 1 yes, 0 no, -1 there are no others. */
-static int is_common(const struct counts *counts, uint32_t ranks, uint32_t a, uint32_t b,
-                     uint32_t value, bool sends) {
-  uint32_t alike = 0, others = 0;
-  for (uint32_t i = 0; i < ranks; i++) {
-    if (i == a || i == b || (!counts[i].sends && !counts[i].recvs))
-      continue;
-    others++;
-    alike += (sends ? counts[i].sends : counts[i].recvs) == value;
+/* Nothing else is expected of the rank, and it expects nothing. */
+static bool is_balanced(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                        const struct nt_member *partner) {
+  for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
+    if (other != end && other->joint == end->joint && other->rank != end->rank &&
+        (other->rank == partner->rank || other->source == partner->comm_rank ||
+         other->destination == partner->comm_rank))
+      return false;
   }
-  return others ? alike * 2 > others : -1;
+  return true;
+}
+
+/*
+ * Did the rank talk to the wrong one? Then somebody else waits for it, in a queue that has been used
+ * before, while this one has not. In a first turn, where no queue has, a partner that is gone or that
+ * made less than the others do cannot be told from a wrong peer.
+ */
+bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                      enum nt_confidence *confidence) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  const struct nt_p2p_end *awaited = awaited_by(inquiry, end);
+  struct votes votes = {-1, -1};
+  *confidence = NT_CERTAIN;
+  if (!partner || !awaited)
+    return false;
+  enum nt_fate_kind fate = inquiry->freeze->fates[partner->rank].kind;
+  if (end->seq == 1 && awaited->seq > 1)
+    return true;
+  if (fate == NT_FATE_DEAD)
+    return false;
+  *confidence = NT_LIKELY;
+  if (end->seq > 1)
+    return fate == NT_FATE_ALIVE && awaited->seq < end->seq;
+  if (fate == NT_FATE_LEFT)
+    return is_balanced(inquiry, end, partner);
+  return count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
+}
+
+/* Who waits for the rank that turned to somebody else. */
+static void say_awaited(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                        const struct nt_p2p_end *end) {
+  const struct nt_p2p_end *awaited = awaited_by(inquiry, end);
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  const struct nt_model_rank *ranks = inquiry->job->model->ranks;
+  if (awaited && partner)
+    nt_lines_add(&finding->evidence,
+                 "rank %d waits for a message %s rank %d, which turned to rank %d",
+                 ranks[awaited->rank].world, awaited->is_send ? "to be taken by" : "of",
+                 ranks[end->rank].world, ranks[partner->rank].world);
 }
 
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
-                       struct nt_rank_set *blame, const char **field) {
+                       struct nt_finding *finding) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
-  uint32_t ranks = inquiry->job->model->rank_count;
+  enum nt_confidence confidence;
+  struct votes votes;
   if (!partner)
     return 0;
-  if (is_awaited(inquiry, end)) { /* what it did lies elsewhere: its own peer is wrong */
-    *field = "peer";
-    return nt_finding_add(inquiry->job, blame, end->rank);
+  if (nt_is_wrong_peer(inquiry, end, &confidence)) {
+    finding->field = "peer";
+    finding->confidence = confidence;
+    say_awaited(inquiry, finding, end);
+    return nt_finding_add(inquiry->job, &finding->blame, end->rank);
   }
   if (has_stray(inquiry, end, partner->rank, !end->is_send)) {
-    *field = "peer";
-    return nt_finding_add(inquiry->job, blame, partner->rank);
+    finding->field = "peer";
+    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   }
-  struct counts *counts = calloc((size_t)ranks + 1, sizeof *counts);
-  if (!counts)
-    return -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
-    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
-    if (other->is_send)
-      counts[other->rank].sends++;
-    else
-      counts[other->rank].recvs++;
-  }
-  uint32_t own = end->is_send ? counts[end->rank].sends : counts[end->rank].recvs;
-  uint32_t theirs = end->is_send ? counts[partner->rank].recvs : counts[partner->rank].sends;
-  int own_common = is_common(counts, ranks, end->rank, partner->rank, own, end->is_send);
-  int theirs_common = is_common(counts, ranks, end->rank, partner->rank, theirs, !end->is_send);
-  free(counts);
-  if (own_common == 1) /* it did what others do; the partner is behind, or stands still */
-    return nt_finding_add(inquiry->job, blame, partner->rank);
-  if (own_common == 0 && theirs_common == 1)
-    return nt_finding_add(inquiry->job, blame, end->rank);
-  return blame_both(inquiry, end, blame);
+  int status = count_votes(inquiry, end, partner->rank, &votes);
+  if (status)
+    return status;
+  if (votes.own == 1) /* it did what others do; the partner is behind, or stands still */
+    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
+  if (votes.own == 0 && votes.theirs == 1)
+    return nt_finding_add(inquiry->job, &finding->blame, end->rank);
+  finding->confidence = NT_LIKELY;
+  /* The partner is the end of the chain: it waits for nothing. What they did before, it owes again. */
+  if (have_talked(inquiry, end))
+    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
+  return blame_both(inquiry, end, &finding->blame);
 }
 
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
@@ -133,8 +232,11 @@ int nt_judge_messages(struct nt_inquiry *inquiry) {
     finding->field = "count";
     finding->confidence = NT_CERTAIN;
     finding->since_ns = nt_p2p_call(inquiry->job, recv)->enter_ns;
-    if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE)
+    if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
+        nt_call_unfinished(inquiry->job, recv->rank, recv->call))
       status = nt_finding_add(inquiry->job, &finding->waiting, recv->rank);
+    if (nt_rank_set_count(&finding->blame) > 1)
+      finding->confidence = NT_LIKELY;
     nt_describe_call(a, sizeof a, inquiry->job, send->rank, send->call);
     nt_describe_call(b, sizeof b, inquiry->job, recv->rank, recv->call);
     nt_finding_say(finding, "%s of rank %d meets %s of rank %d; deviating: %s", a, world, b,

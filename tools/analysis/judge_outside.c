@@ -94,11 +94,42 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
   return status;
 }
 
-int nt_judge_outside(struct nt_inquiry *inquiry) {
+/* Communicators that found no room in an area were not recorded: the traces cannot clear anybody. */
+static int tell_lost(struct nt_inquiry *inquiry, const struct nt_rank_set *losers, uint64_t lost) {
+  char who[NT_DESCRIBE];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, NT_NONE);
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->confidence = NT_UNDECIDED;
+  nt_describe_ranks(who, sizeof who, losers);
+  nt_finding_say(finding,
+                 "what was recorded agrees, but %llu communicator%s of %s found no room in the "
+                 "area, and calls on them were not recorded",
+                 (unsigned long long)lost, lost == 1 ? "" : "s", who);
+  nt_lines_add(&finding->evidence, "needed: an area with room for all communicators that live at "
+                                   "the same time");
+  return 0;
+}
+
+static int judge_lost(struct nt_inquiry *inquiry) {
+  const struct nt_model *model = inquiry->job->model;
+  struct nt_rank_set losers = {0};
+  uint64_t lost = 0;
+  int status = 0;
+  for (uint32_t r = 0; r < model->rank_count && !status; r++) {
+    lost += model->ranks[r].comms_lost;
+    if (model->ranks[r].comms_lost)
+      status = nt_finding_add(inquiry->job, &losers, r);
+  }
+  if (lost && !status)
+    status = tell_lost(inquiry, &losers, lost);
+  nt_rank_set_free(&losers);
+  return status;
+}
+
+static int judge_quiet(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   struct quiet quiet = {.pause_ns = QUIET_NS};
-  if (inquiry->verdict->count)
-    return 0;
   for (uint32_t i = 0; i < inquiry->waits.count; i++)
     if (inquiry->waits.list[i].moving)
       return 0;
@@ -110,4 +141,11 @@ int nt_judge_outside(struct nt_inquiry *inquiry) {
     return 0;
   quiet.pause_ns = now - quiet.last_ns;
   return tell(inquiry, &quiet);
+}
+
+int nt_judge_outside(struct nt_inquiry *inquiry) {
+  if (inquiry->verdict->count)
+    return 0;
+  int status = judge_lost(inquiry);
+  return status || inquiry->verdict->count ? status : judge_quiet(inquiry);
 }

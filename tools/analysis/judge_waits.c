@@ -98,8 +98,12 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
   const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
   bool creation = stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+  bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+  enum nt_confidence confidence;
   if (blame->why == BLAME_BLOCKED)
     return NT_CLASS_GPU;
+  if (message && nt_is_wrong_peer(inquiry, &inquiry->p2p.ends[stuck->item], &confidence))
+    return NT_CLASS_P2P; /* whatever became of the one it turned to */
   if (nt_error_of(inquiry, blame->rank) != NT_NONE)
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
@@ -108,9 +112,7 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
     return NT_CLASS_LEFT;
   if (creation)
     return NT_CLASS_INIT;
-  if (stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND)
-    return NT_CLASS_P2P;
-  return NT_CLASS_MISSING;
+  return message ? NT_CLASS_P2P : NT_CLASS_MISSING;
 }
 
 static uint8_t function_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
@@ -277,8 +279,7 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
       finding->fn = call->fn;
   }
   if (finding->class == NT_CLASS_P2P)
-    return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], &finding->blame,
-                              &finding->field);
+    return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], finding);
   return nt_finding_add(inquiry->job, &finding->blame, blame->rank);
 }
 

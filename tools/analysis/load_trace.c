@@ -65,10 +65,16 @@ static uint32_t view_of(const struct nt_model_rank *rank, uint32_t number, uint3
     return NT_NONE;
   if (hint < rank->view_count && rank->views[hint].number == number)
     return hint;
-  for (uint32_t i = 0; i < rank->view_count; i++)
-    if (rank->views[i].number == number)
-      return i;
-  return NT_NONE;
+  /* The reader delivers communicators by number. */
+  uint32_t low = 0, high = rank->view_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (rank->views[middle].number < number)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < rank->view_count && rank->views[low].number == number ? low : NT_NONE;
 }
 
 struct buffers {
@@ -231,6 +237,18 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->write_errors = process->write_errors;
 }
 
+/* What the process counted and its file does not hold. Recording begins with the first communicator, so a
+ * file that knows of none has lost everything. */
+static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  const struct nt_process_info *process = nt_trace_process(trace);
+  uint64_t there = rank->call_count + rank->lost + rank->overwritten;
+  if (process->live)
+    return;
+  rank->hollow = !rank->view_count && !rank->call_count && process->from_file;
+  if (nt_trace_warning_count(trace) && rank->total_calls > there)
+    rank->cut = rank->total_calls - there;
+}
+
 int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, const char *source,
                         struct nt_error *err) {
   struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
@@ -246,6 +264,8 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
     status = add_calls(rank, trace, err);
   if (!status)
     status = nt_load_settings(rank, trace);
+  if (!status)
+    find_damage(rank, trace);
   if (!status)
     status = add_peers(loader, trace);
   if (!status)

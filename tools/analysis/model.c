@@ -179,6 +179,38 @@ static void guess_world(struct nt_model_rank *rank) {
     }
 }
 
+/* A trace without its end would make its rank look as if it had stood still: it is worth no more than none. */
+static void drop_damaged(struct nt_model *model) {
+  uint32_t kept = 0, damaged = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    damaged += model->ranks[i].hollow || model->ranks[i].cut;
+  if (damaged == model->rank_count)
+    return;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct nt_model_rank *rank = &model->ranks[i];
+    if (!rank->hollow && !rank->cut) {
+      model->ranks[kept++] = *rank;
+      continue;
+    }
+    if (rank->world_size > model->expected)
+      model->expected = rank->world_size;
+    const char *source = rank->source ? rank->source : "a trace";
+    if (rank->hollow)
+      nt_model_note(model,
+                    "%s is cut short: nothing but its header is left, all calls of rank %d are "
+                    "lost, and it counts as missing",
+                    source, rank->world);
+    else
+      nt_model_note(model,
+                    "%s is cut short or damaged: %llu of %llu calls of rank %d are lost, and it "
+                    "counts as missing",
+                    source, (unsigned long long)rank->cut, (unsigned long long)rank->total_calls,
+                    rank->world);
+    nt_model_free_rank(rank);
+  }
+  model->rank_count = kept;
+}
+
 static void drop_doubles(struct nt_model *model) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -215,6 +247,20 @@ static void mark_pending(struct nt_model_rank *rank) {
   }
 }
 
+/* A thread that made another call on a communicator is not inside an earlier one: it left that without a
+ * return, by siglongjmp or an exception. */
+static void mark_abandoned(struct nt_model_rank *rank) {
+  bool later = false;
+  for (uint32_t i = rank->call_count; i-- > 0;) {
+    struct nt_model_call *call = &rank->calls[i];
+    if (i + 1 < rank->call_count && rank->calls[i + 1].thread != call->thread)
+      later = false;
+    if (later && !call->exit_ns && call->view != NT_NONE && !call->group)
+      call->flags |= NT_CALL_ABANDONED;
+    later |= call->view != NT_NONE && call->exit_ns;
+  }
+}
+
 static int32_t expected_ranks(const struct nt_model *model) {
   int32_t expected = 0, largest = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -241,12 +287,16 @@ int nt_model_settle(struct nt_model *model) {
   int status = nt_runs_keep_newest(model);
   if (status)
     return status;
+  drop_damaged(model);
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
   for (uint32_t i = 0; i < model->rank_count; i++)
     mark_pending(&model->ranks[i]);
-  if (!model->expected)
-    model->expected = expected_ranks(model);
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    mark_abandoned(&model->ranks[i]);
+  int32_t expected = expected_ranks(model);
+  if (expected > model->expected)
+    model->expected = expected;
   if (!model->now_ns)
     for (uint32_t i = 0; i < model->rank_count; i++)
       if (model->ranks[i].last_beat_ns > model->now_ns)

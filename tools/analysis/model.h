@@ -91,6 +91,8 @@ struct nt_model_rank {
   bool live;
   bool moved; /* it made a call between two looks at a live job */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
+  uint64_t cut;       /* calls that are not there because the file is cut short or damaged */
+  bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
   char *nccl,

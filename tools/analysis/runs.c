@@ -21,19 +21,19 @@ enum { NOTES_MAX = 4, FILES_MAX = 16 };
 /* Traces that share communicators, and what they are put together to. */
 struct run {
   struct nt_rank_set worlds;
-  const char *run_id; /* of a trace, "" if none tells */
+  const char *run_id;             /* of a trace, "" if none tells */
   uint32_t restart, count, first; /* `first`: the trace that was loaded first */
   int32_t world_size;
   int64_t first_start, last_start, end; /* end: INT64_MAX while one lives */
-  bool live, talked; /* talked: a communicator was made or begun */
+  bool live, talked;                    /* talked: a communicator was made or begun */
 };
 
 struct sorter {
   struct nt_model *model;
-  uint32_t *parent;  /* by trace: union by shared communicators */
-  uint32_t *run_of;  /* by trace: its run */
-  struct run *runs;  /* by the trace that stands for it */
-  uint32_t *order;   /* of the groups: which is placed first */
+  uint32_t *parent; /* by trace: union by shared communicators */
+  uint32_t *run_of; /* by trace: its run */
+  struct run *runs; /* by the trace that stands for it */
+  uint32_t *order;  /* of the groups: which is placed first */
   uint32_t group_count;
 };
 
@@ -146,8 +146,8 @@ static int by_group(const void *a, const void *b, void *context) {
 }
 
 static bool share_a_world(const struct run *a, const struct run *b) {
-  uint32_t words = a->worlds.word_count < b->worlds.word_count ? a->worlds.word_count
-                                                               : b->worlds.word_count;
+  uint32_t words =
+      a->worlds.word_count < b->worlds.word_count ? a->worlds.word_count : b->worlds.word_count;
   for (uint32_t i = 0; i < words; i++)
     if (a->worlds.words[i] & b->worlds.words[i])
       return true;
@@ -184,8 +184,7 @@ static int merge(struct sorter *s, uint32_t into, uint32_t from) {
   run->first = other->first < first ? other->first : first;
   run->count += other->count;
   run->world_size = other->world_size > run->world_size ? other->world_size : run->world_size;
-  run->first_start =
-      other->first_start < run->first_start ? other->first_start : run->first_start;
+  run->first_start = other->first_start < run->first_start ? other->first_start : run->first_start;
   run->last_start = other->last_start > run->last_start ? other->last_start : run->last_start;
   run->end = other->end > run->end ? other->end : run->end;
   run->live |= other->live;
@@ -235,15 +234,14 @@ static uint32_t pick(const struct sorter *s) {
   uint32_t newest = s->order[0];
   for (uint32_t i = 1; i < s->group_count; i++) {
     const struct run *x = &s->runs[s->order[i]], *y = &s->runs[newest];
-    if (x->talked != y->talked ? x->talked
-        : x->last_start != y->last_start
-            ? x->last_start > y->last_start
-            : is_newer(s, s->order[i], newest))
+    if (x->talked != y->talked           ? x->talked
+        : x->last_start != y->last_start ? x->last_start > y->last_start
+                                         : is_newer(s, s->order[i], newest))
       newest = s->order[i];
   }
   for (uint32_t i = 0; i < s->group_count; i++)
-    if (!strcmp(s->runs[s->order[i]].run_id, s->runs[newest].run_id) &&
-        *s->runs[newest].run_id && is_newer(s, s->order[i], newest))
+    if (!strcmp(s->runs[s->order[i]].run_id, s->runs[newest].run_id) && *s->runs[newest].run_id &&
+        is_newer(s, s->order[i], newest))
       newest = s->order[i];
   return newest;
 }
@@ -295,10 +293,10 @@ static void note_others(const struct sorter *s, uint32_t kept) {
                   run_traces == 1 ? "" : "s", runs, runs == 1 ? "" : "s",
                   run_traces == 1 ? "was" : "were");
   if (attempts)
-    nt_model_note(s->model, "%u trace%s of %u other attempt%s %s left out; attempt %u is the newest",
+    nt_model_note(s->model,
+                  "%u trace%s of %u other attempt%s %s left out; attempt %u is the newest",
                   attempt_traces, attempt_traces == 1 ? "" : "s", attempts,
-                  attempts == 1 ? "" : "s", attempt_traces == 1 ? "was" : "were",
-                  newest->restart);
+                  attempts == 1 ? "" : "s", attempt_traces == 1 ? "was" : "were", newest->restart);
 }
 
 static int sort(struct sorter *s) {

@@ -71,7 +71,7 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
   }
   snprintf(out, size, "rank %d (%s) last called %s%s", model->world, state,
            nt_describe_call(call, sizeof call, inquiry->job, rank, last),
-           nt_call_is_open(inquiry->job, rank, last) ? " and is inside it"
+           nt_call_is_open(inquiry->job, rank, last) ? " and did not return"
            : model->calls[last].pending              ? " in a group that it has not ended"
                                                      : "");
   return out;
@@ -239,6 +239,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
   if (!status) {
     if (out->count)
       qsort(out->findings, out->count, sizeof *out->findings, by_precedence);
+    nt_fold_consequences(out);
     for (uint32_t i = 0; i < inquiry.waits.count; i++)
       out->moving |= inquiry.waits.list[i].moving;
     note_losses(out);
@@ -266,6 +267,19 @@ void nt_verdict_free(struct nt_verdict *verdict) {
   nt_rank_set_free(&verdict->missing);
   nt_lines_free(&verdict->notes);
   memset(verdict, 0, sizeof *verdict);
+}
+
+char *nt_verdict_coverage(char *out, size_t size, const struct nt_verdict *verdict) {
+  const struct nt_model *model = verdict->job.model;
+  unsigned long long calls = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++)
+    for (uint32_t i = 0; i < model->ranks[r].call_count; i++)
+      calls += model->ranks[r].calls[i].view != NT_NONE;
+  snprintf(out, size, "%u rank%s, %u communicator%s, %llu call%s%s", model->rank_count,
+           model->rank_count == 1 ? "" : "s", verdict->job.joint_count,
+           verdict->job.joint_count == 1 ? "" : "s", calls, calls == 1 ? "" : "s",
+           verdict->moving ? "; the job moves" : "");
+  return out;
 }
 
 enum nt_class nt_verdict_class(const struct nt_verdict *verdict) {

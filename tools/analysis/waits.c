@@ -198,6 +198,20 @@ static int stuck_divergence(struct nt_finder *f, uint32_t index,
   return 0;
 }
 
+/* Those with a trace may have run ahead: they wait in the first operation that is known to be unfinished. */
+static uint32_t first_held(const struct nt_job *job, const struct nt_joint *joint, uint32_t high) {
+  uint32_t first = high;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    for (uint32_t p = member->first; p && p < first && p <= member->called; p++) {
+      uint32_t call = member->call[p - member->first];
+      if (call != NT_NONE && nt_call_outstanding(job, member->rank, call))
+        first = p;
+    }
+  }
+  return first;
+}
+
 static int stuck_collective(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
@@ -216,7 +230,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
-  stuck->seq = blind ? high : low + 1;
+  stuck->seq = blind ? first_held(f->job, joint, high) : low + 1;
   stuck->absent = blind;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
@@ -321,11 +335,11 @@ static int stuck_teardown(struct nt_finder *f, uint32_t index) {
   for (uint32_t i = 0; i < joint->member_count; i++)
     open += joint->members[i].ended_ns && is_alive(f, joint->members[i].rank) &&
             nt_call_is_open(f->job, joint->members[i].rank, joint->members[i].ended_call);
-  for (uint32_t i = 0; i < f->out->count; i++)
-    if (f->out->list[i].joint == index && open)
-      return 0;
   if (!open)
     return 0;
+  for (uint32_t i = 0; i < f->out->count; i++)
+    if (f->out->list[i].joint == index)
+      return 0;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_TEARDOWN, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;

@@ -60,8 +60,8 @@ static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t ra
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 
-/* Whoever is gone in the middle of it; a device that others hold up explains more than one that was done
- * before it went. */
+/* Whoever is gone in the middle of it. One whose own part was done may leave; one that died then may have been
+ * needed, unless a device that holds the others up explains more. */
 static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
   bool explained = stuck->behind_count || stuck->blocked_count, remains = false;
   for (uint32_t i = 0; i < joint->member_count; i++)
@@ -73,14 +73,25 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
         stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
     bool gone = f->freeze->fates[member->rank].kind != NT_FATE_ALIVE || member->ended_ns;
     bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
-    if (gone && !(done && explained))
+    bool died = f->freeze->fates[member->rank].kind == NT_FATE_DEAD;
+    if (gone && !(done && (explained || !died)))
       stuck->leavers[stuck->leaver_count++] = member->rank;
   }
+}
+
+/* All members gave it up, and nobody had waited in it: what it had under way is nobody's concern. */
+static bool is_over(const struct nt_joint *joint) {
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (!joint->members[i].ended_ns)
+      return false;
+  return true;
 }
 
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
+  if (is_over(joint))
+    return 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     uint32_t first = first_outstanding(f->job, &joint->members[i]);
     low = joint->members[i].called < low ? joint->members[i].called : low;

@@ -52,10 +52,24 @@ json_t *nt_json_address(uint64_t address) {
   return json_string(text);
 }
 
+/* Terminals obey U+0080 to U+009F as well, and jansson passes them on. Its pieces are whole characters. */
+static int print_escaped(const char *text, size_t size, void *file) {
+  size_t from = 0;
+  for (size_t i = 0; i + 1 < size; i++) {
+    unsigned char low = (unsigned char)text[i + 1];
+    if ((unsigned char)text[i] != 0xc2 || low < 0x80 || low > 0x9f)
+      continue;
+    fwrite(text + from, 1, i - from, file);
+    fprintf(file, "\\u%04x", low);
+    from = ++i + 1;
+  }
+  return fwrite(text + from, 1, size - from, file) == size - from ? 0 : -1;
+}
+
 int nt_json_print(json_t *value, FILE *file) {
   if (value == NULL)
     return -1;
-  int rc = json_dumpf(value, file, JSON_INDENT(2));
+  int rc = json_dump_callback(value, print_escaped, file, JSON_INDENT(2));
   json_decref(value);
   fputc('\n', file);
   return rc != 0 || ferror(file) ? -1 : 0;

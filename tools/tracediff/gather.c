@@ -85,9 +85,18 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+static bool has_suffix(const char *name) {
+  size_t length = strlen(name);
+  return length > 6 && !strcmp(name + length - 6, ".trace");
+}
+
 static int is_trace(const struct dirent *entry) {
-  size_t length = strlen(entry->d_name);
-  return length > 6 && !strcmp(entry->d_name + length - 6, ".trace");
+  return has_suffix(entry->d_name);
+}
+
+bool nt_gather_is_file(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? !S_ISDIR(status.st_mode) : has_suffix(path);
 }
 
 static void add_directory(struct gather *g, const char *path) {
@@ -178,10 +187,10 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
     return -NT_ERR_MEMORY;
   for (int i = 0; i < count; i++) {
     struct stat status;
-    if (stat(paths[i], &status) == 0 && S_ISDIR(status.st_mode))
-      add_directory(&g, paths[i]);
-    else
+    if (nt_gather_is_file(paths[i]))
       add_file(&g, paths[i]);
+    else if (stat(paths[i], &status) == 0 || count > 1)
+      add_directory(&g, paths[i]); /* one that is not there is told where several are given */
   }
   if (g.directory_count)
     nt_area_each(add_area, &g);

@@ -12,4 +12,7 @@
  */
 int nt_gather(char **paths, int count, bool quiet, struct nt_model *out);
 
+/* Is it meant as a file: one that is there, or that has the name of a trace? */
+bool nt_gather_is_file(const char *path);
+
 #endif

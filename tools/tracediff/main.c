@@ -31,10 +31,9 @@ static const struct nt_usage usage = {
     .tool = "tracediff",
     .synopsis = "[OPTION...] [FILE|DIR...]",
     .summary =
-        "Aligns the traces of all ranks of a job and says which rank, which call. A directory "
-        "stands "
-        "for all *.trace files in it and for the running processes that write there; without an "
-        "argument it is ./nccltrace.",
+        "Aligns the traces of all ranks of a job and says which rank, which call.\n"
+        "A directory stands for all *.trace files in it and for the running processes that write\n"
+        "there; without an argument it is ./nccltrace.",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",
@@ -102,6 +101,28 @@ static int analyse(char **paths, int count, struct nt_model *model, struct nt_ve
   return status ? status : loaded;
 }
 
+/* Why there is no verdict, on standard error and, for programs, as JSON. */
+static void complain(int loaded, char **paths, int count, bool json) {
+  char *text = NULL;
+  const char *directory = NULL;
+  for (int i = 0; i < count && !directory; i++)
+    if (!nt_gather_is_file(paths[i]))
+      directory = paths[i];
+  if (loaded == 0 && directory &&
+      asprintf(&text,
+               "no *.trace in %s: was the job started with LD_PRELOAD=.../libnccltrace.so and "
+               "NCCLTRACE_DIR?",
+               directory) < 0)
+    text = NULL;
+  const char *message = loaded < 0 ? "out of memory" : text ? text : "no trace could be read";
+  fputs("tracediff: ", stderr);
+  nt_text_escape_print(stderr, message);
+  fputc('\n', stderr);
+  if (json && nt_report_json_error(message, stdout) != 0)
+    fputs("tracediff: the report could not be written\n", stderr);
+  free(text);
+}
+
 int main(int argc, char **argv) {
   static char standard[] = "./nccltrace";
   char *standard_paths[] = {standard, NULL};
@@ -127,10 +148,8 @@ int main(int argc, char **argv) {
   struct nt_model model = {0};
   struct nt_verdict verdict = {0};
   int loaded = analyse(paths, count, &model, &verdict), status = NT_EXIT_USAGE;
-  if (loaded < 0) {
-    fputs("tracediff: out of memory\n", stderr);
-  } else if (loaded == 0) {
-    fputs("tracediff: no trace could be read\n", stderr);
+  if (loaded <= 0) {
+    complain(loaded, paths, count, json);
   } else {
     style.color = nt_color_wanted(color, stdout);
     int failed = json ? nt_report_json(&verdict, stdout) : nt_report_text(&verdict, &style, stdout);

@@ -17,5 +17,7 @@ struct nt_report_style {
 int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
                    FILE *out);
 int nt_report_json(const struct nt_verdict *verdict, FILE *out);
+/* What a program gets where there is no verdict. */
+int nt_report_json_error(const char *error, FILE *out);
 
 #endif

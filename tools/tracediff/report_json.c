@@ -128,6 +128,20 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
   for (uint32_t i = 0; i < verdict->warning_count; i++)
     json_array_append_new(warnings, finding_json(verdict, &verdict->warnings[i]));
   json_object_set_new(root, "warnings", warnings);
-  json_object_set_new(root, "notes", lines_json(&verdict->notes));
+  json_t *notes = lines_json(&verdict->notes);
+  char coverage[NT_COVERAGE];
+  if (!verdict->count)
+    json_array_append_new(notes,
+                          json_string(nt_verdict_coverage(coverage, sizeof coverage, verdict)));
+  json_object_set_new(root, "notes", notes);
+  return nt_json_print(root, out);
+}
+
+int nt_report_json_error(const char *error, FILE *out) {
+  json_t *root = json_object();
+  json_object_set_new(root, "tool", json_string("tracediff"));
+  json_object_set_new(root, "schema", json_integer(1));
+  json_object_set_new(root, "version", json_string(NT_VERSION));
+  json_object_set_new(root, "error", nt_json_text(error));
   return nt_json_print(root, out);
 }

@@ -77,8 +77,8 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     fputs(", now ", out);
     nt_text_escape_print(out, culprit->now);
   }
-  if (culprit->since_ns)
-    fprintf(out, ", so since %s", nt_time_text(time, culprit->since_ns));
+  if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
+    fprintf(out, ", since %s", nt_time_text(time, culprit->since_ns));
   fputc('\n', out);
   print_stack(rank, culprit->call, style->full_stacks, out);
 }
@@ -105,10 +105,11 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
   if (finding->joint != NT_NONE) {
     const struct nt_joint *joint = &verdict->job.joints[finding->joint];
     char label[NT_DESCRIBE];
-    fprintf(out, "communicator: %s, ",
-            nt_describe_joint(label, sizeof label, &verdict->job, finding->joint));
-    fprintf(out, "size %d, %s\n", joint->size,
-            nt_describe_ranks(text, sizeof text, &joint->worlds));
+    const char *name = nt_describe_joint(label, sizeof label, &verdict->job, finding->joint);
+    fprintf(out, "communicator: %s, size %d", name, joint->size);
+    if (*joint->name) /* else it is called by its ranks */
+      fprintf(out, ", %s", nt_describe_ranks(text, sizeof text, &joint->worlds));
+    fputc('\n', out);
   }
   if (nt_rank_set_count(&finding->blame) || finding->confidence == NT_UNDECIDED)
     fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
@@ -140,12 +141,14 @@ int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_styl
                    FILE *out) {
   bool color = style->color;
   if (!verdict->count) {
-    fprintf(out, "%sconsistent%s: %s\n", nt_style_text(color, NT_STYLE_GOOD),
+    char coverage[NT_COVERAGE];
+    fprintf(out, "%sconsistent%s: %s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
             nt_style_text(color, NT_STYLE_PLAIN),
             verdict->moving
                 ? "no divergence, and the ranks that are behind still make calls or have been "
                   "so for less than a second"
-                : "nothing is outstanding, and the ranks' calls agree");
+                : "nothing is outstanding, and the ranks' calls agree",
+            nt_verdict_coverage(coverage, sizeof coverage, verdict));
     print_missing(verdict, color, out);
     print_notes(verdict, out);
     print_warnings(verdict, color, out);
