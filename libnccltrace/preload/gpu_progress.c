@@ -26,6 +26,7 @@ enum {
   BUSY_MS = 20,
   IDLE_MS = 100,
   STOP_MS = 20,
+  LOOK_MS = 20,
   STACK_BYTES = 256 * 1024,
 };
 
@@ -52,11 +53,14 @@ static bool enabled;
 /* Also the futex on which the thread sleeps and on which its end is awaited. */
 enum { NONE, RUNNING, STOPPING, STOPPED };
 static _Atomic uint32_t thread_state;
+static _Atomic uint32_t looks_wanted, looks_done;
 
 void nt_gpu_reset(bool on) {
   for (unsigned i = 0; i < STREAMS; i++)
     atomic_store_explicit(&tracks[i], NULL, memory_order_relaxed);
   atomic_store(&thread_state, NONE);
+  atomic_store(&looks_wanted, 0);
+  atomic_store(&looks_done, 0);
   enabled = on;
 }
 
@@ -189,7 +193,14 @@ static void *poll_main(void *unused) {
     atomic_store_explicit(&header->gpu_heartbeat_ns,
                           (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
                           memory_order_release);
+    uint32_t wanted = atomic_load_explicit(&looks_wanted, memory_order_acquire);
     bool outstanding = look_at_all(&current);
+    if (wanted != atomic_load_explicit(&looks_done, memory_order_relaxed)) {
+      atomic_store_explicit(&looks_done, wanted, memory_order_release);
+      syscall(SYS_futex, &looks_done, FUTEX_WAKE_PRIVATE, 64, NULL, NULL, 0);
+    }
+    if (wanted != atomic_load_explicit(&looks_wanted, memory_order_acquire))
+      continue;
     struct timespec pause = {0, (outstanding ? BUSY_MS : IDLE_MS) * 1000000L};
     syscall(SYS_futex, &thread_state, FUTEX_WAIT_PRIVATE, running, &pause, NULL, 0);
   }
@@ -310,9 +321,21 @@ void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {
   atomic_store_explicit(&track->busy, 0, memory_order_release);
 }
 
+/* Has the gpu thread look once more, now; waits for it at most a few milliseconds. */
+static void look_now(void) {
+  struct timespec wait = {0, LOOK_MS * 1000000L};
+  if (atomic_load(&thread_state) != RUNNING)
+    return;
+  uint32_t done = atomic_load_explicit(&looks_done, memory_order_relaxed);
+  atomic_fetch_add_explicit(&looks_wanted, 1, memory_order_release);
+  syscall(SYS_futex, &thread_state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  syscall(SYS_futex, &looks_done, FUTEX_WAIT_PRIVATE, done, &wait, NULL, 0);
+}
+
 void nt_gpu_freeze(void) {
   if (!usable())
     return;
+  look_now(); /* what is finished by now counts */
   for (unsigned i = 1; i < STREAMS; i++) {
     struct nt_gpu_track *track = atomic_load_explicit(&tracks[i], memory_order_acquire);
     if (!track)

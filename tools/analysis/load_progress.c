@@ -2,9 +2,9 @@
 /*
  * Device progress of calls while loading.
  *
- * A stream runs in order, so its two watermarks place every launch. Where there are none (no marks, or the
- * launch was captured) a host wait that returned tells of everything in front of it on that stream, as long
- * as nobody had aborted: after an abort hung operations read as finished.
+ * A stream runs in order, so its two watermarks place every launch. They may be a look behind, and there may
+ * be none (no marks, or the launch was captured); a host wait that returned tells of everything in front of it on
+ * that stream, as long as nobody had aborted: after an abort hung operations read as finished.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static void place_by_waits(struct nt_model_rank *rank) {
     bool returned = call->exit_ns && call->exit_ns < abort_ns && call->result == 0;
     if (nt_fn_is_host_wait(call->fn) && returned)
       add_wait(&waited, call);
-    else if (is_launched(call) && call->progress == NT_PROGRESS_UNKNOWN && call->exit_ns &&
+    else if (is_launched(call) && call->progress != NT_PROGRESS_FINISHED && call->exit_ns &&
              !(call->flags & NT_CALL_IN_PROGRESS) && was_waited(&waited, call->stream))
       call->progress = NT_PROGRESS_FINISHED;
   }

@@ -87,10 +87,20 @@ static bool is_over(const struct nt_joint *joint) {
   return true;
 }
 
+/* All members ended as they meant to: nothing can have been left unfinished, whatever the last look saw. */
+static bool ended_well(const struct nt_finder *f, const struct nt_joint *joint) {
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(f->job, &joint->members[i]);
+    if (!rank || rank->state != NT_PROCESS_EXITED || rank->exit_code != 0)
+      return false;
+  }
+  return true;
+}
+
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
-  if (is_over(joint))
+  if (is_over(joint) || ended_well(f, joint))
     return 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     uint32_t first = first_outstanding(f->job, &joint->members[i]);
