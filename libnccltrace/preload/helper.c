@@ -173,6 +173,13 @@ static struct nt_drain *open_file(struct nt_area *area) {
                                    .keep_attempts = settings.keep_attempts};
   struct nt_error error = {0};
   struct nt_drain *drain = NULL;
+  if (!settings.directory[0]) {
+    nt_complain(area->header,
+                "cannot write a trace: the name of the directory is longer than %zu "
+                "bytes: set NCCLTRACE_DIR to a shorter one",
+                sizeof(settings.directory) - 1);
+    return NULL;
+  }
   memcpy(config.directory, settings.directory, sizeof(config.directory));
   if (nt_drain_open(area, &config, &drain, &error) == 0)
     return drain;

@@ -98,10 +98,14 @@ static void set_directory(struct nt_settings *out) {
   char here[512];
   out->directory_given = given && *given;
   const char *dir = out->directory_given ? given : "nccltrace";
+  int length;
   if (*dir == '/' || !getcwd(here, sizeof(here)))
-    snprintf(out->directory, sizeof(out->directory), "%s", dir);
+    length = snprintf(out->directory, sizeof(out->directory), "%s", dir);
   else
-    snprintf(out->directory, sizeof(out->directory), "%s/%s", here, dir);
+    length = snprintf(out->directory, sizeof(out->directory), "%s/%s", here, dir);
+  /* A name cut short would be somebody else's directory. */
+  if (length < 0 || (size_t)length >= sizeof(out->directory))
+    out->directory[0] = 0;
 }
 
 void nt_settings_read(struct nt_settings *out) {

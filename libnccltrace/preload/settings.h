@@ -9,7 +9,7 @@
 struct nt_settings {
   bool enabled;        /* NCCLTRACE: 0 or off turns everything off */
   bool log;            /* NCCLTRACE_LOG: say on stderr what is done and what goes wrong */
-  char directory[768]; /* NCCLTRACE_DIR: where trace files go */
+  char directory[768]; /* NCCLTRACE_DIR: where trace files go; empty if the name is too long */
   bool directory_given;
   bool gpu;               /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
   bool python;            /* NCCLTRACE_PYTHON: Python stacks of calls; off turns them off */

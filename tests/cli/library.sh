@@ -141,6 +141,12 @@ run results NCCLTRACE_DIR="$work/closed/file/below"
 [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(grep -c '^nccltrace: cannot write' "$work/err")" = 1 ]
 check "a directory that cannot be written costs the trace, not the job, and is said once" $? "$(cat "$work/err")"
 
+long=$work/$(printf 'd%.0s' {1..200})
+run results NCCLTRACE_DIR="$long/$(printf 'e%.0s' {1..200})/$(printf 'f%.0s' {1..200})/$(printf 'g%.0s' {1..200})"
+[ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -e "$long" ] &&
+  [ "$(grep -c '^nccltrace: cannot write' "$work/err")" = 1 ]
+check "a directory whose name is too long is refused, not cut" $? "$(cat "$work/err")"
+
 run results NCCLTRACE_SHM=/proc/none
 [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ "$(grep -c '^nccltrace:' "$work/err")" = 1 ] &&
   [ "$(calls AllReduce)" = "1 16" ]
