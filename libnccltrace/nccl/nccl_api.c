@@ -93,19 +93,6 @@ bool nt_fn_moves_bytes(unsigned fn) {
   }
 }
 
-bool nt_fn_creates_comm(unsigned fn) {
-  switch (nt_fn_shape(fn)) {
-  case NT_SHAPE_COMM_INIT:
-  case NT_SHAPE_COMM_INIT_ALL:
-  case NT_SHAPE_COMM_SPLIT:
-  case NT_SHAPE_COMM_SHRINK:
-  case NT_SHAPE_COMM_GROW:
-    return true;
-  default:
-    return false;
-  }
-}
-
 unsigned nt_fn_canonical(unsigned fn) {
   return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
 }

@@ -66,8 +66,6 @@ bool nt_fn_is_cuda(unsigned fn);
 bool nt_fn_is_host_wait(unsigned fn);
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
 bool nt_fn_moves_bytes(unsigned fn);
-/* Creates a communicator: init, split, shrink, grow. */
-bool nt_fn_creates_comm(unsigned fn);
 /* Bcast and Broadcast are one operation; every other function is its own. */
 unsigned nt_fn_canonical(unsigned fn);
 

@@ -7,8 +7,6 @@
 #include "preload/gpu_progress.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,6 +15,7 @@
 #include <unistd.h>
 
 #include "preload/cuda_driver.h"
+#include "preload/own_thread.h"
 #include "preload/process.h"
 
 enum {
@@ -27,7 +26,6 @@ enum {
   IDLE_MS = 100,
   STOP_MS = 20,
   LOOK_MS = 20,
-  STACK_BYTES = 256 * 1024,
 };
 
 struct mark {
@@ -188,10 +186,7 @@ static void *poll_main(void *unused) {
   driver->exchange_capture_mode(&mode);
   uint32_t running = RUNNING;
   while (atomic_load_explicit(&thread_state, memory_order_acquire) == running) {
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    atomic_store_explicit(&header->gpu_heartbeat_ns,
-                          (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
+    atomic_store_explicit(&header->gpu_heartbeat_ns, nt_clock_ns(CLOCK_REALTIME),
                           memory_order_release);
     uint32_t wanted = atomic_load_explicit(&looks_wanted, memory_order_acquire);
     bool outstanding = look_at_all(&current);
@@ -214,18 +209,8 @@ static void start_thread(void) {
   uint32_t none = NONE;
   if (!atomic_compare_exchange_strong(&thread_state, &none, RUNNING))
     return;
-  sigset_t all, before;
-  pthread_attr_t attributes;
-  pthread_t thread;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  if (pthread_create(&thread, &attributes, poll_main, NULL) != 0)
+  if (nt_own_thread_start(poll_main) != 0)
     enabled = false;
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- the call path ----------------------------------------------------------------------------- */

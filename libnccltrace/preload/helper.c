@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 
 #include "preload/evidence.h"
 #include "preload/log.h"
+#include "preload/own_thread.h"
 #include "preload/peers.h"
 #include "preload/process.h"
 #include "trace/drain.h"
@@ -26,7 +25,6 @@ enum {
   TICK_MS = 50,
   HOUSEKEEPING_MS = 500, /* dead threads, neighbours, evidence */
   MEETING_S = 30,        /* a job's start: neighbours are looked for at every tick */
-  STACK_BYTES = 256 * 1024,
   COLLECT_GRACE_S = 600,
 };
 
@@ -35,12 +33,6 @@ enum {
 #endif
 
 static struct nt_settings settings;
-
-static uint64_t read_ns(clockid_t id) {
-  struct timespec ts;
-  clock_gettime(id, &ts);
-  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
-}
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int milliseconds) {
   struct timespec timeout = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
@@ -226,7 +218,7 @@ static void *helper_main(void *unused) {
   bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
   if (shared)
     nt_drain_collect(directory, COLLECT_GRACE_S);
-  uint64_t housekeeping = 0, started = read_ns(CLOCK_MONOTONIC);
+  uint64_t housekeeping = 0, started = nt_clock_ns(CLOCK_MONOTONIC);
   for (;;) {
     uint32_t request = atomic_load_explicit(&header->request, memory_order_acquire);
     beat(header);
@@ -235,7 +227,7 @@ static void *helper_main(void *unused) {
       serve(header, drain, request);
     else if (drain)
       nt_drain_tick(drain, NT_DRAIN_LAZY);
-    uint64_t now = read_ns(CLOCK_MONOTONIC);
+    uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
     if (now - housekeeping >= HOUSEKEEPING_MS * UINT64_C(1000000)) {
       housekeeping = now;
       bury_threads(area);
@@ -251,19 +243,8 @@ static void *helper_main(void *unused) {
 }
 
 int nt_helper_start(const struct nt_settings *from) {
-  sigset_t all, before;
-  pthread_attr_t attributes;
-  pthread_t thread;
   settings = *from;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  int refused = pthread_create(&thread, &attributes, helper_main, NULL);
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return refused ? -1 : 0;
+  return nt_own_thread_start(helper_main);
 }
 
 void nt_helper_request(uint32_t kind, int milliseconds) {
@@ -271,10 +252,10 @@ void nt_helper_request(uint32_t kind, int milliseconds) {
   atomic_store_explicit(&header->request_kind, kind, memory_order_relaxed);
   uint32_t mine = atomic_fetch_add_explicit(&header->request, 1, memory_order_acq_rel) + 1;
   futex_wake(&header->request);
-  uint64_t end = read_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000;
+  uint64_t end = nt_clock_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&header->acknowledged, memory_order_acquire);
-    uint64_t now = read_ns(CLOCK_MONOTONIC);
+    uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
     if ((int32_t)(seen - mine) >= 0 || now >= end)
       return;
     futex_wait(&header->acknowledged, seen, (int)((end - now) / 1000000) + 1);

@@ -6,11 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-static uint64_t now_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_REALTIME, &ts);
-  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
-}
+#include "trace/clock.h"
 
 static bool same_job(const struct nt_area_header *a, const struct nt_area_header *b) {
   return a->world_size == b->world_size && a->restart == b->restart &&
@@ -62,7 +58,7 @@ static void note(const struct nt_peer *peer, struct nt_area_header *own) {
       .pid = gone->pid,
       .world_rank = gone->world_rank,
       .start_time = gone->start_time,
-      .vanished_ns = now_ns(),
+      .vanished_ns = nt_clock_ns(CLOCK_REALTIME),
       .last_beat_ns = atomic_load_explicit(&gone->heartbeat_ns, memory_order_relaxed),
   };
   atomic_store_explicit(&own->peer_notes, at + 1, memory_order_release);

@@ -181,20 +181,12 @@ void nt_process_leaving(int code) {
   /* A vfork child runs in our memory and ends without having been us. */
   if ((uint32_t)getpid() != header->pid)
     return;
-  struct timespec ts;
   uint32_t running = NT_RUN_RUNNING;
   int saved_errno = errno;
-  clock_gettime(CLOCK_REALTIME, &ts);
   atomic_store_explicit(&header->exit_code, code, memory_order_relaxed);
-  atomic_store_explicit(&header->exit_ns,
-                        (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec,
-                        memory_order_relaxed);
+  atomic_store_explicit(&header->exit_ns, nt_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
   atomic_compare_exchange_strong(&header->run_state, &running, NT_RUN_EXITING);
   nt_gpu_stop();
   nt_helper_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
   errno = saved_errno;
-}
-
-void nt_process_stop(void) {
-  __atomic_store_n(&nt_guard->recording, 0, __ATOMIC_RELEASE);
 }

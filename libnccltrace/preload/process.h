@@ -45,7 +45,4 @@ bool nt_process_start(int rank, int nranks);
  * most 200 ms. Harmless when not recording, and when called twice. */
 void nt_process_leaving(int code);
 
-/* Stops recording for good after an error of our own. The job goes on. */
-void nt_process_stop(void);
-
 #endif

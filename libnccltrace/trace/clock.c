@@ -6,17 +6,10 @@
  */
 #include "trace/clock.h"
 
-#include <time.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <x86intrin.h>
 #endif
-
-static uint64_t read_ns(clockid_t id) {
-  struct timespec ts;
-  clock_gettime(id, &ts);
-  return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
-}
 
 enum nt_clock_kind nt_clock_pick(void) {
 #if defined(__x86_64__)
@@ -35,15 +28,15 @@ uint64_t nt_clock_ticks(enum nt_clock_kind kind) {
     return __rdtsc();
 #endif
   (void)kind;
-  return read_ns(CLOCK_MONOTONIC);
+  return nt_clock_ns(CLOCK_MONOTONIC);
 }
 
 void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out) {
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < 4; i++) {
     uint64_t before = nt_clock_ticks(kind);
-    uint64_t mono = read_ns(CLOCK_MONOTONIC);
-    uint64_t real = read_ns(CLOCK_REALTIME);
+    uint64_t mono = nt_clock_ns(CLOCK_MONOTONIC);
+    uint64_t real = nt_clock_ns(CLOCK_REALTIME);
     uint64_t after = nt_clock_ticks(kind);
     if (after - before < best) {
       best = after - before;

@@ -4,8 +4,16 @@
 #define NT_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #include "trace/area.h"
+
+/* Nanoseconds of CLOCK_REALTIME or CLOCK_MONOTONIC. */
+static inline uint64_t nt_clock_ns(clockid_t id) {
+  struct timespec now;
+  clock_gettime(id, &now);
+  return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
 
 /* NT_CLOCK_TSC where the processor's counter is invariant and the kernel trusts it, else
  * NT_CLOCK_MONOTONIC (nanoseconds). Decided once per process. */

@@ -15,18 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "trace/clock.h"
 #include "trace/drain_parts.h"
 
 #define SECOND UINT64_C(1000000000)
 #define STALL_NETWORK (5 * SECOND)  /* without calls, before a shared file system is written to */
 #define STATE_IDLE (5 * SECOND)     /* between signs of life of an idle process */
 #define STATE_NETWORK (60 * SECOND) /* the same, on a shared file system */
-
-static uint64_t monotonic(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
 
 static void count_error(struct nt_drain *drain) {
   struct nt_area_header *header = drain->area->header;
@@ -236,7 +231,7 @@ int nt_drain_open(struct nt_area *area, const struct nt_drain_config *config, st
   drain->area = area;
   drain->file.fd = -1;
   drain->foreign = !config;
-  drain->now = drain->active = drain->synced = monotonic();
+  drain->now = drain->active = drain->synced = nt_clock_ns(CLOCK_MONOTONIC);
   int rc = -NT_ERR_MEMORY;
   if (!allocate(drain)) {
     err->code = rc;
@@ -368,7 +363,7 @@ static int write_out(struct nt_drain *drain, enum nt_drain_how how) {
 }
 
 int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how) {
-  drain->now = monotonic();
+  drain->now = nt_clock_ns(CLOCK_MONOTONIC);
   if (how != NT_DRAIN_LAZY)
     drain->retry = 0;
   const int64_t moved = move_records(drain, how);

@@ -41,21 +41,6 @@ static json_t *comm_json(const struct nt_verdict *verdict, uint32_t index) {
                    joint->size, "ranks", ranks_json(&joint->worlds));
 }
 
-static const char *state_name(const struct nt_model_rank *rank) {
-  switch (rank->state) {
-  case NT_PROCESS_RUNNING:
-    return "running";
-  case NT_PROCESS_STOPPED:
-    return "stopped";
-  case NT_PROCESS_EXITED:
-    return "exited";
-  case NT_PROCESS_VANISHED:
-    return "vanished";
-  default:
-    return "unknown";
-  }
-}
-
 /* Lines of a text as an array. */
 static json_t *stack_json(const struct nt_model_rank *rank, uint32_t call) {
   json_t *array = json_array();
@@ -78,7 +63,8 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "gpu", nt_json_text(rank ? rank->gpu : NULL));
   json_object_set_new(value, "pci", nt_json_text(rank ? rank->pci : NULL));
   json_object_set_new(value, "state",
-                      rank ? json_string(state_name(rank)) : json_string("no trace"));
+                      rank ? json_string(nt_process_state_text(rank->state))
+                           : json_string("no trace"));
   json_object_set_new(value, "last", nt_json_text(culprit->last));
   json_object_set_new(value, "at", nt_json_text(culprit->at));
   json_object_set_new(value, "now", nt_json_text(culprit->now));
