@@ -155,9 +155,10 @@ struct sim_shm *sim_shm_open(const char *name, int nranks, int *fd_out) {
     if (area_dir(dir, sizeof(dir)))
       return NULL;
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 && attempt == 0)
+    /* Before the open whose errno is looked at below. */
+    if (attempt == 0 && access(path, F_OK) != 0)
       remove_orphans(dir);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     /* Between two attempts somebody may remove the area, or the directory: it is rebuilt. */
     if (fd < 0 && (errno != ENOENT || (create_area(dir, path, nranks) && errno != ENOENT)))
       return NULL;
