@@ -6,6 +6,7 @@
 #include "preload/settings.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +36,47 @@ static bool switch_or(const char *name, bool fallback) {
     return fallback;
   if (is_one_of(text, off, sizeof(off) / sizeof(*off)))
     return false;
-  if (!is_one_of(text, on, sizeof(on) / sizeof(*on)))
-    nt_log("%s=%s is neither on nor off: using on", name, text);
-  return true;
+  if (is_one_of(text, on, sizeof(on) / sizeof(*on)))
+    return true;
+  nt_log("%s=%s is neither on nor off: using %s", name, text, fallback ? "on" : "off");
+  return fallback;
+}
+
+static bool is_off(const char *text) {
+  static const char *const off[] = {"off", "no", "false"};
+  return is_one_of(text, off, sizeof(off) / sizeof(*off));
+}
+
+/* A real-time signal's number, -1 for off; 0, any that is free, if it is not set or makes no sense. */
+static int signal_or_any(const char *name) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text || !*text)
+    return 0;
+  if (is_off(text) || !strcmp(text, "0"))
+    return -1;
+  long value = strtol(text, &end, 10);
+  if (!*end && value >= SIGRTMIN && value <= SIGRTMAX)
+    return (int)value;
+  nt_log("%s=%s is neither off nor a real-time signal (%d to %d): using one that is free", name,
+         text, SIGRTMIN, SIGRTMAX);
+  return 0;
+}
+
+/* Seconds, as nanoseconds; -1 for off; 0, learned, if it is not set or makes no sense. */
+static int64_t seconds_or_learned(const char *name) {
+  enum { LONGEST_S = 1000000 };
+  const char *text = getenv(name);
+  char *end;
+  if (!text || !*text)
+    return 0;
+  if (is_off(text) || !strcmp(text, "0"))
+    return -1;
+  double value = strtod(text, &end);
+  if (!*end && value > 0 && value <= LONGEST_S)
+    return (int64_t)(value * 1e9);
+  nt_log("%s=%s is neither off nor a number of seconds: using what the job shows", name, text);
+  return 0;
 }
 
 uint64_t nt_settings_size(const char *text) {
@@ -115,6 +154,9 @@ void nt_settings_read(struct nt_settings *out) {
   out->enabled = switch_or("NCCLTRACE", true);
   out->gpu = switch_or("NCCLTRACE_GPU", true);
   out->python = switch_or("NCCLTRACE_PYTHON", true);
+  out->native = switch_or("NCCLTRACE_NATIVE", false);
+  out->signal = signal_or_any("NCCLTRACE_SIGNAL");
+  out->watchdog_ns = seconds_or_learned("NCCLTRACE_WATCHDOG");
   out->file_size = size_or("NCCLTRACE_SIZE", DEFAULT_FILE_SIZE, SMALLEST_FILE_SIZE);
   out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, SMALLEST_AREA_SIZE);
   out->keep_attempts = count_or("NCCLTRACE_KEEP", DEFAULT_KEEP);

@@ -154,6 +154,8 @@ struct nt_peer_note {
   uint64_t start_time;   /* of the peer, to tell reused pids apart */
   uint64_t vanished_ns;  /* CLOCK_REALTIME when this process noticed */
   uint64_t last_beat_ns; /* the peer's last heartbeat, CLOCK_REALTIME */
+  uint32_t oom_kills;    /* of the out-of-memory killer in the peer's cgroup since that heartbeat */
+  uint32_t reserved;
 };
 
 enum nt_clock_kind { NT_CLOCK_MONOTONIC = 0, NT_CLOCK_TSC = 1 };
@@ -167,6 +169,11 @@ struct nt_clock_sync {
 
 #define NT_RUN_RUNNING 0
 #define NT_RUN_EXITING 1 /* exit() or _exit() was called; exit_code says with what */
+
+/* Bits of `phase`. */
+#define NT_PHASE_PYTHON_ENDS 1 /* the interpreter is being finalized */
+
+#define NT_OOM_UNKNOWN UINT64_MAX
 
 #define NT_PEER_NOTES 16
 
@@ -247,11 +254,23 @@ struct nt_area_header {
   /* Python stacks, stack_area.h; all 0 where there are none */
   uint32_t code_offset, code_size;
   uint32_t stack_offset, stack_size;
+  /* fate */
+  _Atomic uint32_t phase; /* NT_PHASE_* */
+  uint32_t fate_reserved;
+  _Atomic uint64_t oom_kills; /* what the process's memory cgroup had counted, NT_OOM_UNKNOWN */
+  /* dumps, preload/dump.h */
+  _Atomic uint32_t dump_signal;  /* the signal that asks for one, 0: none */
+  _Atomic uint32_t dumps;        /* begun so far */
+  _Atomic uint32_t dump_section; /* enum nt_dump_section being worked on, 0: no dump is going on */
+  uint32_t dump_reserved;
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
 
-#define NT_REQUEST_FLUSH 1 /* write everything closed to the file and sync it */
-#define NT_REQUEST_DUMP 2  /* the same, with a dump of what can be known of the process */
+/* Bits of `request_kind`; whoever asks adds its own, the helper takes all at once. */
+#define NT_REQUEST_FLUSH 1  /* write everything closed to the file and sync it */
+#define NT_REQUEST_DUMP 2   /* the same, with a dump of what can be known of the process */
+#define NT_REQUEST_NATIVE 4 /* with native stacks of all threads in the dump */
+#define NT_REQUEST_SIGNAL 8 /* it was a signal that asked */
 
 /* A mapped area. Opaque but for the helpers below; made by nt_area_create or nt_area_open. */
 struct nt_area {

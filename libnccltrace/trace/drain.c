@@ -121,6 +121,36 @@ int nt_drain_make_room(struct nt_drain *drain, uint64_t length) {
   return rc ? rc : 1;
 }
 
+int nt_drain_frame(struct nt_drain *drain, uint16_t type, uint32_t records,
+                   const struct nt_buffer *payload) {
+  struct nt_frame frame = {.type = type, .records = records};
+  struct nt_buffer bytes = {0};
+  int rc = payload->failed ? -NT_ERR_MEMORY : 0;
+  do {
+    bytes.length = 0;
+    frame.epoch = drain->file.epoch;
+    if (!rc || rc == 1)
+      rc = nt_frame_write(drain->packer, &frame, NULL, 0, payload->data, payload->length, &bytes);
+    if (!rc)
+      rc = nt_drain_make_room(drain, bytes.length);
+  } while (rc == 1);
+  if (!rc)
+    nt_drain_spool(drain, &bytes, 0);
+  free(bytes.data);
+  return rc;
+}
+
+int nt_drain_dump(struct nt_drain *drain, const struct nt_buffer *section) {
+  drain->now = nt_clock_ns(CLOCK_MONOTONIC);
+  drain->retry = 0;
+  int rc = nt_drain_frame(drain, NT_FRAME_DUMP, 1, section);
+  if (rc == -NT_ERR_SPACE)
+    errno = ENOSPC;
+  if (rc)
+    count_error(drain);
+  return rc;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 static bool allocate(struct nt_drain *drain) {

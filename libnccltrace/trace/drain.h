@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "trace/area.h"
+#include "trace/bytes.h"
 #include "trace/error.h"
 
 struct nt_drain;
@@ -39,6 +40,9 @@ enum nt_drain_how {
 /* One tick; it writes the evidence too while the file has none. Returns the records moved, or a negative enum nt_err (the job never notices; the area's
  * write_errors and last_errno are updated). */
 int64_t nt_drain_tick(struct nt_drain *drain, enum nt_drain_how how);
+
+/* Puts one section of a dump (the payload of a DUMP frame) into the spool; the next tick writes it out. */
+int nt_drain_dump(struct nt_drain *drain, const struct nt_buffer *section);
 
 /* The evidence text in the area has changed: write it anew. */
 int nt_drain_evidence(struct nt_drain *drain);

@@ -66,26 +66,15 @@ int nt_drain_marks(struct nt_drain *drain, enum nt_drain_how how) {
     return 0;
   if (how == NT_DRAIN_LAZY && written - from < ENOUGH && drain->now - drain->marked < SECOND)
     return 0;
-  struct nt_buffer marks = {0}, bytes = {0};
+  struct nt_buffer marks = {0};
   const uint64_t lost = nt_area_marks(drain->area, &from, &marks);
-  struct nt_frame frame = {.type = NT_FRAME_GPU,
-                           .records = (uint32_t)(marks.length / NT_MARK_SIZE)};
-  int rc = marks.failed ? -NT_ERR_MEMORY : 0;
-  do {
-    bytes.length = 0;
-    frame.epoch = drain->file.epoch;
-    if (!rc || rc == 1)
-      rc = nt_frame_write(drain->packer, &frame, NULL, 0, marks.data, marks.length, &bytes);
-    if (!rc)
-      rc = nt_drain_make_room(drain, bytes.length);
-  } while (rc == 1);
+  const int rc =
+      nt_drain_frame(drain, NT_FRAME_GPU, (uint32_t)(marks.length / NT_MARK_SIZE), &marks);
   if (!rc) {
-    nt_drain_spool(drain, &bytes, 0);
     atomic_fetch_add_explicit(&header->gpu_marks_lost, lost, memory_order_relaxed);
     atomic_store_explicit(&header->gpu_marks_drained, from, memory_order_release);
     drain->marked = drain->now;
   }
   free(marks.data);
-  free(bytes.data);
   return rc;
 }

@@ -79,10 +79,11 @@ enum nt_frame_type {
   NT_FRAME_STACKS = 6,   /* nodes, stack_frames.h */
   NT_FRAME_CODES = 7,    /* entries: code objects, stack_frames.h */
   NT_FRAME_GPU = 8,      /* marks: steps of GPU progress, see NT_MARK_* */
-  /* reserved: 9 updates of calls, 10 dumps */
+  /* reserved: 9 updates of calls */
+  NT_FRAME_DUMP = 10, /* entries: one section of a dump, dump_frames.h */
 };
 
-/* Entries of STATE, SEGMENT and DEFS payloads: a head of 8 bytes {u16 kind, u16 0, u32 length}, then
+/* Entries of STATE, SEGMENT, DEFS and DUMP payloads: a head of 8 bytes {u16 kind, u16 0, u32 length}, then
  * `length` bytes, padded with zeros to a multiple of 8. Append-only; longer entries than known are
  * read as far as known, shorter ones are an error. */
 #define NT_ENTRY_HEAD 8
@@ -96,12 +97,17 @@ enum nt_entry_kind {
   NT_ENTRY_PEER = 7,     /* struct nt_peer_note */
   NT_ENTRY_POSITION = 8, /* u64 epoch of the current segment, u64 bytes used in it */
   NT_ENTRY_GPU = 9,      /* how far a stream has come, see NT_GPU_FIELD_* */
+  /* of DUMP frames alone, see NT_DUMP_* */
+  NT_ENTRY_DUMP = 10,
+  NT_ENTRY_DUMP_FACT = 11,   /* text, key=value */
+  NT_ENTRY_DUMP_THREAD = 12, /* a thread as the kernel shows it */
+  NT_ENTRY_DUMP_STACK = 13,  /* of a thread */
 };
 #define NT_ENTRY_COMM_SIZE 1088
 #define NT_ENTRY_STREAM_SIZE 16
 #define NT_ENTRY_THREAD_SIZE 32
 #define NT_ENTRY_CLOCK_SIZE 48
-#define NT_ENTRY_PEER_SIZE 32
+#define NT_ENTRY_PEER_SIZE 40
 #define NT_ENTRY_POSITION_SIZE 16
 
 /* One mark of a GPU frame: gpu_area.h. */
@@ -147,8 +153,42 @@ enum nt_entry_kind {
 #define NT_PROCESS_FIELD_ABANDONED 64
 #define NT_PROCESS_FIELD_WRITE_ERRORS 72
 #define NT_PROCESS_FIELD_LAST_ERRNO 80
-#define NT_PROCESS_FIELD_WRITER 84 /* enum nt_state_writer */
-#define NT_ENTRY_PROCESS_SIZE 88
+#define NT_PROCESS_FIELD_WRITER 84    /* enum nt_state_writer */
+#define NT_PROCESS_FIELD_GPU_BEAT 88  /* CLOCK_REALTIME ns of the last look at the GPU, 0: none */
+#define NT_PROCESS_FIELD_OOM_KILLS 96 /* of the memory cgroup; NT_OOM_UNKNOWN */
+#define NT_PROCESS_FIELD_PHASE 104    /* u32, NT_PHASE_* */
+#define NT_ENTRY_PROCESS_SIZE 112
+
+/* The first entry of every DUMP frame: which dump and which part of it this is. */
+#define NT_DUMP_NUMBER 0  /* 1-based in the process */
+#define NT_DUMP_REASON 4  /* enum nt_dump_reason */
+#define NT_DUMP_SECTION 8 /* enum nt_dump_section */
+#define NT_DUMP_ASKED 12  /* bit 1 << section for each that this dump is to have */
+#define NT_DUMP_BEGAN 16  /* CLOCK_REALTIME ns: the dump */
+#define NT_DUMP_TAKEN 24  /* CLOCK_REALTIME ns: this section was complete */
+#define NT_ENTRY_DUMP_SIZE 32
+
+#define NT_DUMP_THREAD_TID 0
+#define NT_DUMP_THREAD_STATE 4    /* the letter of /proc/PID/stat, 0: not known */
+#define NT_DUMP_THREAD_FLAGS 5    /* NT_DUMP_THREAD_* flags, dump_frames.h */
+#define NT_DUMP_THREAD_CPU 8      /* ns of processor time used so far */
+#define NT_DUMP_THREAD_SYSCALL 16 /* i64 number; -1: in none; -2: not known */
+#define NT_DUMP_THREAD_ARGS 24    /* 6 × u64 */
+#define NT_DUMP_THREAD_NAME 72    /* 16 bytes */
+#define NT_DUMP_THREAD_WAIT 88    /* 64 bytes: the kernel function it sleeps in */
+#define NT_ENTRY_DUMP_THREAD_SIZE 152
+
+/* A stack: head, then its frames, innermost first, each followed by its texts without terminators and by zeros to a
+ * multiple of 8. */
+#define NT_DUMP_STACK_TID 0
+#define NT_DUMP_STACK_KIND 4  /* u16 enum nt_dump_stack_kind */
+#define NT_DUMP_STACK_FLAGS 6 /* u16, NT_DUMP_STACK_CUT */
+#define NT_DUMP_STACK_COUNT 8 /* u32 frames */
+#define NT_DUMP_STACK_HEAD 16
+#define NT_DUMP_FRAME_AT 0    /* u64: the line, 0 if not known; native: byte offset in the module */
+#define NT_DUMP_FRAME_FILE 8  /* u16 bytes: the file; native: the module's path */
+#define NT_DUMP_FRAME_NAME 10 /* u16 bytes: the function; native: the module's build id, in hex */
+#define NT_DUMP_FRAME_HEAD 16
 
 enum nt_state_writer {
   NT_STATE_BY_PROCESS = 0, /* the traced process itself */

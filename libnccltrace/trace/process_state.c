@@ -110,6 +110,9 @@ void nt_judge_process(struct nt_trace *trace) {
   info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);
   for (size_t i = 0; i < trace->comm_count; i++)
     info->last_beat_ns = latest(info->last_beat_ns, trace->comms[i].last_enter_ns);
+  info->gpu_beat_ns = (int64_t)process->gpu_beat_ns;
+  info->phase = process->phase;
+  info->oom_kills = facts->has_process ? process->oom_kills : NT_OOM_UNKNOWN;
   info->calls = process->calls;
   info->lost = process->lost;
   info->overwritten = process->overwritten;

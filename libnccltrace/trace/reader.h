@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "trace/area.h"
+#include "trace/dump_frames.h"
 #include "trace/error.h"
 
 struct nt_trace; /* one process */
@@ -56,6 +57,9 @@ struct nt_process_info {
   int64_t started_ns;   /* first communicator: when tracing began */
   int64_t last_beat_ns; /* last sign of life: heartbeat, call or exit */
   int64_t exit_ns;      /* when it left; 0 if it did not, or not known */
+  int64_t gpu_beat_ns;  /* when the GPU's progress was last looked at; 0: nobody looks */
+  uint32_t phase;       /* NT_PHASE_* */
+  uint64_t oom_kills;   /* of its memory cgroup at its last sign of life; NT_OOM_UNKNOWN */
   bool live;            /* read from an area whose process was alive at that moment */
   bool from_file, from_area;
   uint64_t calls, lost, overwritten, comms_lost, abandoned, write_errors;
@@ -128,15 +132,51 @@ const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i);
  * negative enum nt_err. */
 int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struct nt_error *err);
 
-/* One frame of a Python stack. Text as the program has it (escape it); `line` 0: not known. */
+/* One frame of a stack. Text as the program has it (escape it). Python: file, function and line (0: not known).
+ * Native (build_id is not NULL): `file` is the module's path, `build_id` its build id in hex or "", `offset` the
+ * byte in the module's file image; function is "" and line 0, for the tools to find. */
 struct nt_stack_frame {
   const char *file, *function;
   int line;
+  const char *build_id;
+  uint64_t offset;
 };
 
-/* The Python stack with this id (nt_call.stack), innermost frame first; valid until the trace is closed.
- * Returns the number of frames, 0 if the id is 0 or not known, -NT_ERR_MEMORY. */
+/* The stack with this id (nt_call.stack), innermost frame first, native frames before those of Python; valid
+ * until the trace is closed. Returns the number of frames, 0 if the id is 0 or not known, -NT_ERR_MEMORY. */
 int nt_trace_stack(struct nt_trace *trace, uint32_t id, const struct nt_stack_frame **frames);
+
+/* A thread in a dump. Texts as the program has them. */
+struct nt_dump_thread {
+  uint32_t tid;
+  char state;    /* letter of /proc/PID/stat, 0 if not known */
+  uint8_t flags; /* NT_DUMP_THREAD_* */
+  bool kernel;   /* the section of threads has it; else only stacks are known */
+  uint64_t cpu_ns;
+  int64_t syscall; /* NT_SYSCALL_* or a number */
+  uint64_t args[6];
+  char name[17], wait[65];
+  const struct nt_stack_frame *python, *native; /* innermost first */
+  uint32_t python_count, native_count;
+  bool python_cut, native_cut; /* there are more frames outwards */
+};
+
+/* What was learnt of the whole process at one moment. Sections are bits 1 << enum nt_dump_section. */
+struct nt_dump_view {
+  uint32_t number, reason;              /* enum nt_dump_reason */
+  uint32_t asked, taken;                /* sections */
+  int64_t began_ns, taken_ns;           /* CLOCK_REALTIME; of the last section */
+  const struct nt_dump_thread *threads; /* the main thread first, then by thread id */
+  size_t thread_count;
+  size_t fact_count; /* nt_trace_dump_fact_at */
+};
+
+/* Dumps, oldest first; valid until nt_trace_close. */
+size_t nt_trace_dump_count(const struct nt_trace *trace);
+const struct nt_dump_view *nt_trace_dump_at(const struct nt_trace *trace, size_t i);
+/* The k-th fact of the i-th dump, in the order in which they were taken; false past the end. */
+bool nt_trace_dump_fact_at(const struct nt_trace *trace, size_t i, size_t k, const char **key,
+                           const char **value);
 
 /* Live areas and left-over areas of this user on this node: calls fn(path, ctx) for each *.area file. */
 int nt_area_each(int (*fn)(const char *path, void *ctx), void *ctx);

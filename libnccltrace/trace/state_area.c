@@ -103,6 +103,9 @@ static void process_facts(const struct nt_area_header *header, struct nt_process
   out->abandoned = LOAD(abandoned);
   out->write_errors = LOAD(write_errors);
   out->last_errno = LOAD(last_errno);
+  out->phase = LOAD(phase);
+  out->gpu_beat_ns = LOAD(gpu_heartbeat_ns);
+  out->oom_kills = LOAD(oom_kills);
 #undef LOAD
 }
 
@@ -174,6 +177,9 @@ static void add_process(struct nt_buffer *out, const struct nt_process_facts *fa
   nt_put_u64(at + NT_PROCESS_FIELD_WRITE_ERRORS, facts->write_errors);
   nt_put_u32(at + NT_PROCESS_FIELD_LAST_ERRNO, (uint32_t)facts->last_errno);
   nt_put_u32(at + NT_PROCESS_FIELD_WRITER, facts->writer);
+  nt_put_u64(at + NT_PROCESS_FIELD_GPU_BEAT, facts->gpu_beat_ns);
+  nt_put_u64(at + NT_PROCESS_FIELD_OOM_KILLS, facts->oom_kills);
+  nt_put_u32(at + NT_PROCESS_FIELD_PHASE, facts->phase);
 }
 
 static void add_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {

@@ -236,6 +236,9 @@ static int read_process(struct nt_facts *facts, const unsigned char *at) {
       .write_errors = nt_get_u64(at + NT_PROCESS_FIELD_WRITE_ERRORS),
       .last_errno = (int32_t)nt_get_u32(at + NT_PROCESS_FIELD_LAST_ERRNO),
       .writer = nt_get_u32(at + NT_PROCESS_FIELD_WRITER),
+      .phase = nt_get_u32(at + NT_PROCESS_FIELD_PHASE),
+      .gpu_beat_ns = nt_get_u64(at + NT_PROCESS_FIELD_GPU_BEAT),
+      .oom_kills = nt_get_u64(at + NT_PROCESS_FIELD_OOM_KILLS),
   };
   return 0;
 }

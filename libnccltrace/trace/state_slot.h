@@ -54,6 +54,8 @@ struct nt_process_facts {
   uint32_t run_state;
   int32_t exit_code, last_errno;
   uint32_t writer; /* enum nt_state_writer */
+  uint32_t phase;  /* NT_PHASE_* */
+  uint64_t gpu_beat_ns, oom_kills;
 };
 
 /* Everything known. Zero-initialise; release with nt_facts_free. Peers and open calls are those of the newest

@@ -116,8 +116,9 @@ static void the_frame_header_is_as_documented(void **state) {
       F(HEADER_CHECKSUM, 8),
   };
   COMPARE("frame", want);
-  static const struct row types[] = {F(EVIDENCE, 0), F(STATE, 0),  F(SEGMENT, 0), F(DEFS, 0),
-                                     F(CALLS, 0),    F(STACKS, 0), F(CODES, 0),   F(GPU, 0)};
+  static const struct row types[] = {F(EVIDENCE, 0), F(STATE, 0), F(SEGMENT, 0),
+                                     F(DEFS, 0),     F(CALLS, 0), F(STACKS, 0),
+                                     F(CODES, 0),    F(GPU, 0),   F(DUMP, 0)};
 #undef F
   compare("frame", false, types, sizeof types / sizeof *types);
   assert_int_equal(NT_FRAME_MAGIC, 'N' | 'T' << 8 | 'F' << 16 | 'R' << 24);
@@ -167,16 +168,50 @@ static void gpu_progress_is_as_documented(void **state) {
   assert_int_equal(NT_GPU_DURATION, 3);
 }
 
+static void dumps_are_as_documented(void **state) {
+  (void)state;
+#define F(name, size)                                                                              \
+  { #name, NT_DUMP_##name, size }
+  static const struct row head[] = {F(NUMBER, 4), F(REASON, 4), F(SECTION, 4),
+                                    F(ASKED, 4),  F(BEGAN, 8),  F(TAKEN, 8)};
+#undef F
+#define F(name, size)                                                                              \
+  { #name, NT_DUMP_THREAD_##name, size }
+  static const struct row thread[] = {F(TID, 4),     F(STATE, 1), F(FLAGS, 1), F(CPU, 8),
+                                      F(SYSCALL, 8), F(ARGS, 48), F(NAME, 16), F(WAIT, 64)};
+#undef F
+#define F(name, size)                                                                              \
+  { #name, NT_DUMP_STACK_##name, size }
+  static const struct row stack[] = {F(TID, 4), F(KIND, 2), F(FLAGS, 2), F(COUNT, 4)};
+#undef F
+#define F(name, size)                                                                              \
+  { #name, NT_DUMP_FRAME_##name, size }
+  static const struct row frame[] = {F(AT, 8), F(FILE, 2), F(NAME, 2)};
+#undef F
+  COMPARE("DUMP", head);
+  COMPARE("DUMP_THREAD", thread);
+  COMPARE("DUMP_STACK", stack);
+  COMPARE("DUMP_FRAME", frame);
+}
+
 static void entries_are_as_documented(void **state) {
   (void)state;
 #define F(name)                                                                                    \
   { #name, NT_ENTRY_##name, 0 }
   static const struct row want[] = {
-      {"COMM", 1, NT_ENTRY_COMM_SIZE},     {"STREAM", 2, NT_ENTRY_STREAM_SIZE},
-      {"THREAD", 3, NT_ENTRY_THREAD_SIZE}, {"CLOCK", 4, NT_ENTRY_CLOCK_SIZE},
-      {"OPEN", 5, NT_ENTRY_OPEN_SIZE},     {"PROCESS", 6, NT_ENTRY_PROCESS_SIZE},
-      {"PEER", 7, NT_ENTRY_PEER_SIZE},     {"POSITION", 8, NT_ENTRY_POSITION_SIZE},
+      {"COMM", 1, NT_ENTRY_COMM_SIZE},
+      {"STREAM", 2, NT_ENTRY_STREAM_SIZE},
+      {"THREAD", 3, NT_ENTRY_THREAD_SIZE},
+      {"CLOCK", 4, NT_ENTRY_CLOCK_SIZE},
+      {"OPEN", 5, NT_ENTRY_OPEN_SIZE},
+      {"PROCESS", 6, NT_ENTRY_PROCESS_SIZE},
+      {"PEER", 7, NT_ENTRY_PEER_SIZE},
+      {"POSITION", 8, NT_ENTRY_POSITION_SIZE},
       {"GPU", 9, NT_ENTRY_GPU_SIZE},
+      {"DUMP", 10, NT_ENTRY_DUMP_SIZE},
+      {"DUMP_FACT", 11, 1},
+      {"DUMP_THREAD", 12, NT_ENTRY_DUMP_THREAD_SIZE},
+      {"DUMP_STACK", 13, NT_DUMP_STACK_HEAD},
   };
 #undef F
   FILE *file = fopen("docs/FORMAT.md", "r");
@@ -200,6 +235,8 @@ static void entries_are_as_documented(void **state) {
   assert_int_equal(NT_ENTRY_OPEN, 5);
   assert_int_equal(NT_ENTRY_POSITION, 8);
   assert_int_equal(NT_ENTRY_GPU, 9);
+  assert_int_equal(NT_ENTRY_DUMP, 10);
+  assert_int_equal(NT_ENTRY_DUMP_STACK, 13);
 }
 
 static void structures_are_as_documented(void **state) {
@@ -236,7 +273,8 @@ static void structures_are_as_documented(void **state) {
   static const struct row peer[] = {
       FIELD(nt_peer_note, pid),          FIELD(nt_peer_note, world_rank),
       FIELD(nt_peer_note, start_time),   FIELD(nt_peer_note, vanished_ns),
-      FIELD(nt_peer_note, last_beat_ns),
+      FIELD(nt_peer_note, last_beat_ns), FIELD(nt_peer_note, oom_kills),
+      FIELD(nt_peer_note, reserved),
   };
   COMPARE("nt_comm_def", def);
   COMPARE("nt_comm_live", live);
@@ -258,7 +296,7 @@ static void open_calls_and_counters_are_as_documented(void **state) {
       F(HEARTBEAT, 8),  F(HEARTBEAT_MONO, 8), F(EXIT, 8),         F(RUN_STATE, 4),
       F(EXIT_CODE, 4),  F(CALLS, 8),          F(LOST, 8),         F(OVERWRITTEN, 8),
       F(COMMS_LOST, 8), F(ABANDONED, 8),      F(WRITE_ERRORS, 8), F(LAST_ERRNO, 4),
-      F(WRITER, 4),
+      F(WRITER, 4),     F(GPU_BEAT, 8),       F(OOM_KILLS, 8),    F(PHASE, 4),
   };
 #undef F
   COMPARE("OPEN", open);
@@ -285,6 +323,7 @@ int main(void) {
       cmocka_unit_test(stacks_are_as_documented),
       cmocka_unit_test(gpu_progress_is_as_documented),
       cmocka_unit_test(entries_are_as_documented),
+      cmocka_unit_test(dumps_are_as_documented),
       cmocka_unit_test(structures_are_as_documented),
       cmocka_unit_test(open_calls_and_counters_are_as_documented),
       cmocka_unit_test(columns_are_as_documented),

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/dump.h"
+
+void nt_dump_memory(struct nt_buffer *out) {
+  (void)out;
+}
