@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "preload/fork_lock.h"
-#include "preload/helper.h"
+#include "preload/requests.h"
 
 enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
 
@@ -192,7 +192,7 @@ struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct n
   for (int tries = 0; !comm && tries < 3 && origin != NT_COMM_UNKNOWN && some_have_ended();
        tries++) {
     nt_fork_unlock(&lock);
-    nt_helper_request(NT_REQUEST_FLUSH, 100);
+    nt_request(NT_REQUEST_FLUSH, 100);
     nt_fork_lock(&lock);
     comm = take_slot();
   }

@@ -235,6 +235,9 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put(&out, "area", "%s", area->path[0] ? area->path : "memory of the process only");
   put(&out, "directory", "%s", settings->directory);
   put_program(&out);
+  uint32_t dump_signal = atomic_load_explicit(&header->dump_signal, memory_order_relaxed);
+  if (dump_signal)
+    put(&out, "dump.signal", "%u", dump_signal);
   put_gpus(&out);
   put_libraries(&out);
   put_python(&out, settings);

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,9 @@
 #include "preload/own_thread.h"
 #include "preload/peers.h"
 #include "preload/process.h"
+#include "preload/python_layout.h"
+#include "preload/requests.h"
+#include "preload/watchdog.h"
 #include "trace/drain.h"
 
 enum {
@@ -33,15 +35,6 @@ enum {
 #endif
 
 static struct nt_settings settings;
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int milliseconds) {
-  struct timespec timeout = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
-  syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word) {
-  syscall(SYS_futex, word, FUTEX_WAKE, 64, NULL, NULL, 0);
-}
 
 static void standard_to_null(void) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -193,12 +186,11 @@ static struct nt_drain *open_file(struct nt_area *area) {
   return NULL;
 }
 
-static void serve(struct nt_area_header *header, struct nt_drain *drain, uint32_t request) {
-  bool leaving = atomic_load_explicit(&header->run_state, memory_order_acquire) != NT_RUN_RUNNING;
-  if (drain)
-    nt_drain_tick(drain, leaving ? NT_DRAIN_FINAL : NT_DRAIN_FLUSH);
-  atomic_store_explicit(&header->acknowledged, request, memory_order_release);
-  futex_wake(&header->acknowledged);
+/* What the process is at, besides its calls. */
+static void note_phase(struct nt_area_header *header) {
+  const struct nt_python *python = nt_python_get();
+  if (python && python->is_finalizing())
+    atomic_fetch_or_explicit(&header->phase, NT_PHASE_PYTHON_ENDS, memory_order_relaxed);
 }
 
 static void *helper_main(void *unused) {
@@ -209,6 +201,7 @@ static void *helper_main(void *unused) {
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
   reopen_area(area, own_descriptors());
   bool locked = lock_area(area);
+  nt_requests_start();
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
   beat(header);
   struct nt_drain *drain = open_file(area);
@@ -220,44 +213,32 @@ static void *helper_main(void *unused) {
     nt_drain_collect(directory, COLLECT_GRACE_S);
   uint64_t housekeeping = 0, started = nt_clock_ns(CLOCK_MONOTONIC);
   for (;;) {
-    uint32_t request = atomic_load_explicit(&header->request, memory_order_acquire);
     beat(header);
     locked = locked || lock_area(area);
-    if (request != atomic_load_explicit(&header->acknowledged, memory_order_relaxed))
-      serve(header, drain, request);
-    else if (drain)
-      nt_drain_tick(drain, NT_DRAIN_LAZY);
+    enum nt_drain_how how = nt_requests_take(drain);
+    if (drain)
+      nt_drain_tick(drain, how);
+    nt_requests_answer();
     uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
     if (now - housekeeping >= HOUSEKEEPING_MS * UINT64_C(1000000)) {
       housekeeping = now;
       bury_threads(area);
+      note_phase(header);
+      if (drain && nt_watchdog_look(area, now))
+        nt_requests_dump();
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }
     if (shared && (housekeeping == now || now - started < MEETING_S * UINT64_C(1000000000)))
       nt_peers_discover(&peers, directory, area);
     nt_peers_check(&peers, area);
-    futex_wait(&header->request, request, TICK_MS);
+    nt_requests_wait(TICK_MS);
   }
   return NULL;
 }
 
 int nt_helper_start(const struct nt_settings *from) {
   settings = *from;
+  nt_watchdog_start(settings.watchdog_ns);
   return nt_own_thread_start(helper_main);
-}
-
-void nt_helper_request(uint32_t kind, int milliseconds) {
-  struct nt_area_header *header = nt_process.area.header;
-  atomic_store_explicit(&header->request_kind, kind, memory_order_relaxed);
-  uint32_t mine = atomic_fetch_add_explicit(&header->request, 1, memory_order_acq_rel) + 1;
-  futex_wake(&header->request);
-  uint64_t end = nt_clock_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000;
-  for (;;) {
-    uint32_t seen = atomic_load_explicit(&header->acknowledged, memory_order_acquire);
-    uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
-    if ((int32_t)(seen - mine) >= 0 || now >= end)
-      return;
-    futex_wait(&header->acknowledged, seen, (int)((end - now) / 1000000) + 1);
-  }
 }

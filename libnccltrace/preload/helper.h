@@ -14,7 +14,4 @@
 /* Starts the helper for nt_process's area. 0, or -1 if no thread could be had. */
 int nt_helper_start(const struct nt_settings *settings);
 
-/* Asks for a request of `kind` (NT_REQUEST_*) and waits for the answer, at most `milliseconds`. */
-void nt_helper_request(uint32_t kind, int milliseconds);
-
 #endif

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "preload/comms.h"
+#include "preload/dump.h"
+#include "preload/dump_signal.h"
 #include "preload/evidence.h"
 #include "preload/fork_lock.h"
 #include "preload/gpu_progress.h"
@@ -22,6 +24,7 @@
 #include "preload/log.h"
 #include "preload/python_layout.h"
 #include "preload/python_stack.h"
+#include "preload/requests.h"
 #include "preload/settings.h"
 #include "preload/world.h"
 #include "trace/error.h"
@@ -141,6 +144,7 @@ static void start(int rank, int nranks) {
                 "%s %s: live evidence will die with the process; set NCCLTRACE_SHM to a directory "
                 "of yours on a tmpfs with room",
                 directory, refusal(nt_process.area.fallback_reason));
+  nt_dump_signal_install(settings.signal);
   nt_evidence_capture_environment();
   nt_evidence_write(&nt_process.area, &settings);
   /* The helper opens its own; the application's table is the application's. */
@@ -150,6 +154,7 @@ static void start(int rank, int nranks) {
     nt_complain(nt_process.area.header, "no thread could be started: this job is not traced");
     return;
   }
+  nt_dump_start(); /* without it requests are answered, and the trace lacks dumps */
   on_exit(at_exit, NULL);
   __atomic_store_n(&nt_guard->recording, 1, __ATOMIC_RELEASE);
   nt_log("tracing rank %d of %d, live area %s", nt_process.area.header->world_rank,
@@ -187,6 +192,6 @@ void nt_process_leaving(int code) {
   atomic_store_explicit(&header->exit_ns, nt_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
   atomic_compare_exchange_strong(&header->run_state, &running, NT_RUN_EXITING);
   nt_gpu_stop();
-  nt_helper_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
+  nt_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
   errno = saved_errno;
 }

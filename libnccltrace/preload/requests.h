@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What others ask of a traced process: to write its trace out now, or to dump all that can be known of it.
+ *
+ * A request is two words in the area: bits of what is wanted, and a number that goes up, on which the helper
+ * sleeps. It answers by copying the number into `acknowledged`. So neither a signal nor a right beyond that of the
+ * area's owner is needed. A dump is answered when it is complete, or when its time is up: sections that are still being
+ * taken then follow when they are there.
+ */
+#ifndef NT_REQUESTS_H
+#define NT_REQUESTS_H
+
+#include "trace/drain.h"
+
+/* Asks this process's helper for `kind` (NT_REQUEST_* bits) and waits for the answer, at most `milliseconds`. Any
+ * thread but the helper; 0 milliseconds: async-signal-safe. */
+void nt_request(uint32_t kind, int milliseconds);
+
+/* ---- helper thread only ------------------------------------------------------------------------- */
+
+/* Before the first tick. */
+void nt_requests_start(void);
+
+/* Once a tick. Starts what is asked for and hands finished sections of a dump to `drain` (NULL: there is no
+ * file, and no dump is made); returns how to drain in this tick. */
+enum nt_drain_how nt_requests_take(struct nt_drain *drain);
+
+/* After the drain: answers what is done. */
+void nt_requests_answer(void);
+
+/* A dump that nobody asked for: the watchdog's. */
+void nt_requests_dump(void);
+
+/* Sleeps until there is a request, a section of a dump, or `milliseconds` have passed. */
+void nt_requests_wait(int milliseconds);
+
+#endif
