@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/dump.h"
+#include "preload/dump_thread.h"
 
 void nt_dump_job(struct nt_buffer *out) {
   (void)out;

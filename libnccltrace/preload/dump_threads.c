@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "preload/dump.h"
+#include "preload/dump_thread.h"
 #include "preload/process.h"
 
 enum { THREADS_MAX = 2048 };

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "preload/comms.h"
-#include "preload/dump.h"
+#include "preload/dump_thread.h"
 #include "preload/dump_signal.h"
 #include "preload/evidence.h"
 #include "preload/fork_lock.h"

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "preload/dump.h"
+#include "preload/dump_thread.h"
 #include "preload/process.h"
 #include "trace/clock.h"
 

@@ -258,7 +258,7 @@ struct nt_area_header {
   _Atomic uint32_t phase; /* NT_PHASE_* */
   uint32_t fate_reserved;
   _Atomic uint64_t oom_kills; /* what the process's memory cgroup had counted, NT_OOM_UNKNOWN */
-  /* dumps, preload/dump.h */
+  /* dumps, preload/dump_thread.h */
   _Atomic uint32_t dump_signal;  /* the signal that asks for one, 0: none */
   _Atomic uint32_t dumps;        /* begun so far */
   _Atomic uint32_t dump_section; /* enum nt_dump_section being worked on, 0: no dump is going on */

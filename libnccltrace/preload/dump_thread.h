@@ -9,8 +9,8 @@
  * The parts (dump_*.c) each fill one section. They run in the dump thread, allocate as they like, never take the
  * GIL, read foreign memory only through nt_dump_read, and say in a "missing." fact what could not be had and why.
  */
-#ifndef NT_DUMP_H
-#define NT_DUMP_H
+#ifndef NT_DUMP_THREAD_H
+#define NT_DUMP_THREAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/dump.h"
+#include "preload/dump_thread.h"
 
 #include <linux/futex.h>
 #include <stdatomic.h>
