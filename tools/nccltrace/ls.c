@@ -2,6 +2,7 @@
 /* nccltrace ls: one line for each process, from its area alone; nobody is asked or stopped. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -163,6 +164,33 @@ static int print_table(const struct nt_process_list *list, bool color) {
   return rc;
 }
 
+/* The signal that asks a living process for a dump; NULL: none. */
+static const char *dump_signal(const struct nt_process *process) {
+  if (process->trace == NULL || !nt_trace_process(process->trace)->live)
+    return NULL;
+  return nt_trace_evidence(process->trace, "dump.signal");
+}
+
+/* Usually all have the same: one line. */
+static void print_signals(const struct nt_process_list *list) {
+  const char *first = NULL;
+  bool same = true;
+  for (size_t i = 0; i < list->count; i++) {
+    const char *number = dump_signal(&list->items[i]);
+    first = first ? first : number;
+    same = same && (number == NULL || strcmp(number, first) == 0);
+  }
+  if (first == NULL)
+    return;
+  putchar('\n');
+  if (same)
+    printf("A dump: nccltrace dump PID, or kill -%s PID\n", first);
+  for (size_t i = 0; i < list->count && !same; i++)
+    if (dump_signal(&list->items[i]) != NULL)
+      printf("A dump: nccltrace dump %" PRIu32 ", or kill -%s %" PRIu32 "\n", list->items[i].pid,
+             dump_signal(&list->items[i]), list->items[i].pid);
+}
+
 /* One line, however many there are. */
 static void report_unreadable(const struct nt_process_list *list) {
   const struct nt_process *first = NULL;
@@ -222,6 +250,8 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "lost", nt_json_count(info->lost));
   json_object_set_new(out, "last_call", call_json(row));
   json_object_set_new(out, "trace", nt_json_text(info->file_path));
+  const char *number = dump_signal(row->process);
+  json_object_set_new(out, "dump_signal", number ? json_integer(atoi(number)) : json_null());
   json_object_set_new(out, "run",
                       nt_json_text(info->run_id && info->run_id[0] ? info->run_id : NULL));
   return out;
@@ -263,9 +293,10 @@ int nt_command_ls(int argc, char **argv) {
   report_unreadable(&list);
   if (rc == 0 && json)
     rc = print_json(&list);
-  else if (rc == 0 && list.count > 0)
+  else if (rc == 0 && list.count > 0) {
     rc = print_table(&list, nt_color_wanted(when, stdout));
-  else if (rc == 0 && directory != NULL)
+    print_signals(&list);
+  } else if (rc == 0 && directory != NULL)
     fputs("nccltrace: no process on this node has its trace in that directory\n", stderr);
   else if (rc == 0)
     fputs("nccltrace: no process of this user on this node carries libnccltrace.so\n", stderr);
