@@ -136,9 +136,29 @@ static CUresult usable(CUevent event) {
   return sim_capture_unsafe_call();
 }
 
+/* A kernel of the application that touches memory that is not there: from then on every question to the
+ * device is answered with that error, as CUDA does. Not an interface of CUDA. */
+static _Atomic int fault;
+
+static void run_fault(void *unused) {
+  (void)unused;
+  atomic_store_explicit(&fault, CUDA_ERROR_ILLEGAL_ADDRESS, memory_order_release);
+}
+
+SIM_EXPORT void ntsim_illegal_access(CUstream stream);
+void ntsim_illegal_access(CUstream stream) {
+  sim_stream_enqueue(sim_stream_find(stream), run_fault, NULL);
+}
+
+static CUresult faulty(void) {
+  return (CUresult)atomic_load_explicit(&fault, memory_order_acquire);
+}
+
 CUresult sim_event_query(CUevent event) {
   if (!event_check(event))
     return CUDA_ERROR_INVALID_HANDLE;
+  if (faulty())
+    return faulty();
   CUresult refused = usable(event);
   if (refused != CUDA_SUCCESS)
     return refused;
@@ -312,5 +332,5 @@ CUresult sim_stream_sync_handle(CUstream stream) {
   if (refused != CUDA_SUCCESS)
     return refused;
   sim_stream_sync(s);
-  return CUDA_SUCCESS;
+  return faulty();
 }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs whose GPU progress tests/cli/gpu_progress.sh looks at, one per sub-command, on the simulator.
+ *
+ * Where the script is to look at a moment, the program says so with a line and goes on when it gets one.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_runtime.h"
+#include "nccl.h"
+
+enum { COUNT = 1024 };
+
+static float *buffer;
+
+static void check(int failed, const char *what) {
+  if (!failed)
+    return;
+  printf("unexpected: %s: %d\n", what, failed);
+  fflush(stdout);
+  _exit(99);
+}
+
+static ncclComm_t one_rank(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
+  check(cudaMalloc((void **)&buffer, 2 * COUNT * sizeof(float)), "cudaMalloc");
+  return comm;
+}
+
+static void allreduce(ncclComm_t comm, cudaStream_t stream) {
+  check(ncclAllReduce(buffer, buffer + COUNT, COUNT, ncclFloat, ncclSum, comm, stream),
+        "allreduce");
+}
+
+/* The script looks now. */
+static void pause_for_script(const char *what) {
+  char line[16];
+  printf("%s\n", what);
+  fflush(stdout);
+  check(!fgets(line, sizeof(line), stdin), "the script's answer");
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+/* Work of the application that lasts until the gate opens. */
+static void wait_at_gate(void *unused) {
+  (void)unused;
+  pthread_mutex_lock(&gate);
+  pthread_mutex_unlock(&gate);
+}
+
+/* NCCL runs the calls of one communicator one after the other, on whatever streams they are. */
+static int streams(void) {
+  ncclComm_t first = one_rank(), second = one_rank();
+  cudaStream_t a, b;
+  check(cudaStreamCreate(&a), "stream");
+  check(cudaStreamCreate(&b), "stream");
+  for (int i = 0; i < 3; i++) {
+    allreduce(first, a);
+    allreduce(second, b);
+  }
+  allreduce(second, b);
+  /* Behind work that does not end: the next on b is not reached, what is on a goes on. */
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(b, wait_at_gate, NULL), "host function");
+  allreduce(second, b);
+  allreduce(first, a);
+  check(cudaStreamSynchronize(a), "sync");
+  pause_for_script("blocked");
+  pthread_mutex_unlock(&gate);
+  check(cudaStreamSynchronize(b), "sync");
+  return 0;
+}
+
+static int devices(void) {
+  enum { DEVICES = 2 };
+  ncclComm_t comms[DEVICES];
+  cudaStream_t on[DEVICES];
+  float *buffers[DEVICES];
+  check(ncclCommInitAll(comms, DEVICES, NULL), "ncclCommInitAll");
+  for (int i = 0; i < DEVICES; i++) {
+    check(cudaSetDevice(i), "device");
+    check(cudaStreamCreate(&on[i]), "stream");
+    check(cudaMalloc((void **)&buffers[i], 2 * COUNT * sizeof(float)), "cudaMalloc");
+  }
+  for (int k = 0; k < 5; k++) {
+    check(ncclGroupStart(), "start");
+    for (int i = 0; i < DEVICES; i++) {
+      check(cudaSetDevice(i), "device");
+      check(ncclAllReduce(buffers[i], buffers[i], COUNT, ncclFloat, ncclSum, comms[i], on[i]),
+            "call");
+      check(ncclAllReduce(buffers[i], buffers[i], COUNT, ncclFloat, ncclSum, comms[i], on[i]),
+            "call");
+    }
+    check(ncclGroupEnd(), "end");
+  }
+  for (int i = 0; i < DEVICES; i++) {
+    check(cudaSetDevice(i), "device");
+    check(cudaStreamSynchronize(on[i]), "sync");
+  }
+  return 0;
+}
+
+static int captures(void) {
+  ncclComm_t comm = one_rank(), another = one_rank();
+  cudaStream_t stream, other;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  check(cudaStreamCreate(&stream), "stream");
+  check(cudaStreamCreate(&other), "stream");
+  allreduce(comm, stream);
+  /* Something outstanding, so that the gpu thread asks all the time while the capture goes on. */
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(other, wait_at_gate, NULL), "host function");
+  allreduce(another, other);
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin");
+  allreduce(comm, stream);
+  allreduce(comm, stream);
+  pause_for_script("capturing");
+  check(cudaStreamEndCapture(stream, &graph), "end");
+  pthread_mutex_unlock(&gate);
+  check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+  for (int i = 0; i < 3; i++)
+    check(cudaGraphLaunch(exec, stream), "launch");
+  allreduce(comm, stream);
+  check(cudaStreamSynchronize(stream), "sync");
+  check(cudaStreamSynchronize(other), "sync");
+  puts("captured");
+  return 0;
+}
+
+static int errors(void) {
+  ncclComm_t comm = one_rank();
+  cudaStream_t stream;
+  void (*illegal_access)(cudaStream_t);
+  check(cudaStreamCreate(&stream), "stream");
+  allreduce(comm, stream);
+  check(cudaStreamSynchronize(stream), "sync");
+  /* An error of the application's own stays its own whatever we ask meanwhile. */
+  int wanted = (int)cudaSetDevice(99);
+  allreduce(comm, stream);
+  pause_for_script("failed");
+  printf("last error %s\n", (int)cudaGetLastError() == wanted && wanted ? "kept" : "lost");
+  *(void **)&illegal_access = dlsym(RTLD_DEFAULT, "ntsim_illegal_access");
+  check(!illegal_access, "ntsim_illegal_access");
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
+  allreduce(comm, stream);
+  illegal_access(stream);
+  pthread_mutex_unlock(&gate);
+  pause_for_script("faulty");
+  printf("sync says %d\n", (int)cudaStreamSynchronize(stream));
+  return 0;
+}
+
+static const struct {
+  const char *name;
+  int (*run)(void);
+} cases[] = {
+    {"streams", streams}, {"devices", devices}, {"captures", captures}, {"errors", errors}};
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(*cases); i++)
+    if (strcmp(argv[1], cases[i].name) == 0)
+      return cases[i].run();
+  fprintf(stderr, "usage: gpu_cases CASE\n");
+  return 2;
+}
