@@ -83,6 +83,7 @@ check "ls names the host wait behind the call" count "left AllGather #[78] on co
 run nccltrace ls --json
 check "ls --json tells the same" json \
   "{p['pid']: p['rank'] for p in d if 'rank' in p and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
+check "ls --json tells that somebody looks at the GPU" json "all(p['last_gpu_look'] for p in d if 'rank' in p)"
 check "ls --json has the last call" json \
   "[p['last_call']['seq'] for p in d if 'rank' in p] == [8, 8, 7, 8]"
 

@@ -244,6 +244,7 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "gpus", nt_json_text(row->gpus));
   json_object_set_new(out, "started", nt_json_time(info->started_ns));
   json_object_set_new(out, "last_sign_of_life", nt_json_time(info->last_beat_ns));
+  json_object_set_new(out, "last_gpu_look", nt_json_time(info->gpu_beat_ns));
   if (info->state == NT_PROCESS_EXITED)
     json_object_set_new(out, "exit_code", json_integer(info->exit_code));
   json_object_set_new(out, "calls", nt_json_count(info->calls));
