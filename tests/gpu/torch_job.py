@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small PyTorch data-parallel job with an optional fault, started by torchrun.
 
-All ranks share one GPU unless --gpus says otherwise: NCCL then needs a host id per rank. The faults are
-those of a real job: a rank that leaves out a call, dies, or stays in host code.
+All ranks share one GPU unless --gpus says otherwise: NCCL then needs a host id per rank. Each fault is a
+mistake of a real job in a function of its own. The comments `# FAULT name`, `# CALL name` and
+`# WAIT name` mark lines that tests/gpu/torch_cases.py looks for in reports.
 """
 import argparse
+import ctypes
 import os
 import signal
 import sys
 import time
+
+STEPS = 10
+FAULT_STEP = 6      # counted from 0: the fault strikes before the seventh all-reduce
 
 
 def several_ranks_on_one_gpu(rank):
@@ -23,27 +28,132 @@ def several_ranks_on_one_gpu(rank):
     )
 
 
-def stuck_in_host_code():
-    while True:
-        time.sleep(3600)
+class Samples:
+    """A data set; item `hangs_at` is on a file system that does not answer."""
+
+    def __init__(self, hangs_at):
+        self.hangs_at = hangs_at
+
+    def __len__(self):
+        return 2 * STEPS
+
+    def __getitem__(self, index):
+        if index == self.hangs_at:
+            time.sleep(3600)
+        return index
 
 
-def allreduces(dist, torch, rank, args):
-    """Ten all-reduces of growing size; the fault strikes before the seventh."""
-    for i in range(10):
-        if i == 6 and rank == args.culprit:
-            if args.fault == "skip":
-                continue
-            if args.fault == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if args.fault == "stuck":
-                stuck_in_host_code()
-        x = torch.full((1000 + i,), float(rank + 1), device="cuda")
-        dist.all_reduce(x)
-        torch.cuda.synchronize()
+class Job:
+    """What a rank works with; `fault` is "none" on all ranks but the culprit."""
+
+    def __init__(self, torch, dist, rank, args):
+        self.torch, self.dist, self.rank = torch, dist, rank
+        self.fault = args.fault if rank == args.culprit else "none"
+        self.others_fault = args.fault
+        hangs = self.fault == "host-stuck"
+        loader = torch.utils.data.DataLoader(Samples(FAULT_STEP if hangs else -1), num_workers=1 if hangs else 0)
+        self.batches = iter(loader)
 
 
-def train(dist, torch, rank, steps):
+# ---- faults ------------------------------------------------------------------------------------------
+
+
+def tokenize_with_c_library():
+    """A C function called without letting go of the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(3600)  # FAULT gil
+
+
+def stopped_by_somebody():
+    os.kill(os.getpid(), signal.SIGSTOP)  # FAULT sigstop
+
+
+def out_of_memory():
+    os.kill(os.getpid(), signal.SIGKILL)  # FAULT kill
+
+
+def launch_endless_kernel(torch):
+    """A quarter of an hour of work on the compute stream."""
+    for _ in range(18):
+        torch.cuda._sleep(10**11)
+
+
+def raise_for_bad_sample():
+    raise ValueError("cannot decode this sample")
+
+
+def strike(job):
+    """The fault, in the middle of a step. True: leave out the rest of the step."""
+    if job.fault == "gil":
+        tokenize_with_c_library()
+    if job.fault == "sigstop":
+        stopped_by_somebody()
+    if job.fault == "kill":
+        out_of_memory()
+    if job.fault == "gpu-stuck":
+        launch_endless_kernel(job.torch)
+    if job.fault == "swallowed":
+        raise_for_bad_sample()
+    return job.fault == "skip"
+
+
+def leave_before_the_others(job):
+    """One batch short: cleans up while the others are in their last step, and goes on without NCCL."""
+    job.dist.destroy_process_group()  # FAULT leaves-early
+    upload_checkpoint()
+
+
+def upload_checkpoint():
+    time.sleep(3600)
+
+
+# ---- the job -----------------------------------------------------------------------------------------
+
+
+def fetch_next_batch(job):
+    return next(job.batches)  # FAULT host-stuck
+
+
+def train_step(job, step):
+    fetch_next_batch(job)
+    if step == FAULT_STEP and strike(job):
+        return
+    gradient = job.torch.full((1000 + step,), float(job.rank + 1), device="cuda")
+    job.dist.all_reduce(gradient)  # CALL step
+    job.torch.cuda.synchronize()  # WAIT step
+
+
+def validate(job):
+    score = job.torch.full((16,), float(job.rank), device="cuda")
+    scores = job.torch.empty(16 * job.dist.get_world_size(), device="cuda")
+    job.dist.all_gather_into_tensor(scores, score)  # CALL validate
+    job.torch.cuda.synchronize()
+
+
+def steps_of(job):
+    """How many batches this rank has."""
+    if job.fault == "leaves-early":
+        return STEPS - 1
+    if job.others_fault == "finished-waited-for" and job.fault == "none":
+        return STEPS + 1
+    return STEPS
+
+
+def run_epoch(job):
+    """False if the rank is to end without further ado."""
+    try:
+        for step in range(steps_of(job)):
+            train_step(job, step)
+    except ValueError as error:
+        print(f"rank {job.rank}: {error}: the rest of this epoch is left out", flush=True)
+    if job.fault == "leaves-early":
+        leave_before_the_others(job)
+    if job.fault == "finished-waited-for":
+        return False
+    validate(job)
+    return True
+
+
+def train(torch, dist, rank, steps):
     """Training steps of a small DDP model; the parameters' bits are printed at the end."""
     torch.manual_seed(0)
     layers = [torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)]
@@ -65,9 +175,13 @@ def train(dist, torch, rank, steps):
         print("parameters", digest.hexdigest(), flush=True)
 
 
+FAULTS = ["none", "skip", "kill", "host-stuck", "gpu-stuck", "gil", "sigstop", "swallowed", "leaves-early",
+          "finished-waited-for"]
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", choices=["none", "skip", "kill", "stuck"], default="none")
+    parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--culprit", type=int, default=1)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--gpus", type=int, default=1)
@@ -81,9 +195,9 @@ def main():
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % args.gpus)
     dist.init_process_group("nccl")
     if args.fault == "none":
-        train(dist, torch, rank, args.steps)
-    else:
-        allreduces(dist, torch, rank, args)
+        train(torch, dist, rank, args.steps)
+    elif not run_epoch(Job(torch, dist, rank, args)):
+        return
     dist.destroy_process_group()
 
 
