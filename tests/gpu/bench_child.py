@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One PyTorch process that measures on request: a word on stdin, `value SECONDS` on stdout.
+
+Started by tests/gpu/bench, several at a time, each with its own settings; only one works at a time. RANK,
+WORLD_SIZE and BENCH_STORE say which rank of which job it is.
+
+    issue     issuing one all-reduce, 16 frames deep. In place and with one rank the GPU has nothing to do.
+    stream    a matrix product of some 50 us and an all-gather, both on the compute stream. With one rank
+              an all-gather is a copy of 4 MiB; issuing both takes the host less than the GPU needs for them, so
+              what is measured is the device's time, and the marks around the copy stand between kernels.
+    overlap   the same with async_op=True: the copy goes to NCCL's own stream, beside the product.
+    step      a step of a small transformer under DDP: forward, backward with its all-reduces, optimizer.
+"""
+import inspect
+import os
+import statistics
+import sys
+import time
+
+DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
+CALLS, PAIRS, STEPS = 200, 100, 4
+
+
+def deep(frames, work):
+    """work(), so many frames further down."""
+    return deep(frames - 1, work) if frames > 0 else work()
+
+
+class Bench:
+    def __init__(self, torch, dist):
+        self.torch, self.dist = torch, dist
+        self.small = torch.ones(1024, device="cuda")
+        self.part = torch.ones(1 << 20, device="cuda")
+        self.whole = torch.empty(dist.get_world_size() << 20, device="cuda")
+        self.a = torch.ones(2560, 2560, device="cuda", dtype=torch.bfloat16)
+        self.product = torch.empty_like(self.a)
+        self.model = None
+
+    def timed(self, work, count):
+        """Seconds for each of `count`, all that the device does included."""
+        self.torch.cuda.synchronize()
+        start = time.perf_counter()
+        work()
+        self.torch.cuda.synchronize()
+        return (time.perf_counter() - start) / count
+
+    def issue(self):
+        def calls():
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                self.dist.all_reduce(self.small)
+            spent = time.perf_counter() - start
+            self.torch.cuda.synchronize()
+            return spent / CALLS
+        above, samples = len(inspect.stack(0)), []
+        for _ in range(5):
+            samples.append(deep(DEPTH - above - 2, calls))
+        return statistics.median(samples)
+
+    def stream(self):
+        def pairs():
+            for _ in range(PAIRS):
+                self.torch.mm(self.a, self.a, out=self.product)
+                self.dist.all_gather_into_tensor(self.whole, self.part)
+        return statistics.median(self.timed(pairs, PAIRS) for _ in range(3))
+
+    def overlap(self):
+        def pairs():
+            for _ in range(PAIRS):
+                work = self.dist.all_gather_into_tensor(self.whole, self.part, async_op=True)
+                self.torch.mm(self.a, self.a, out=self.product)
+                work.wait()
+        return statistics.median(self.timed(pairs, PAIRS) for _ in range(3))
+
+    def make_model(self):
+        torch = self.torch
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
+        encoder = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+        self.model = torch.nn.parallel.DistributedDataParallel(encoder)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+        self.batch = torch.randn(8, 64, 256, device="cuda")
+
+    def step(self):
+        if self.model is None:
+            self.make_model()
+            self.steps()
+        return self.timed(self.steps, STEPS)
+
+    def steps(self):
+        for _ in range(STEPS):
+            self.optimizer.zero_grad()
+            self.model(self.batch).pow(2).mean().backward()
+            self.optimizer.step()
+
+
+def answer(seconds):
+    print(f"value {seconds:.9f}", flush=True)
+
+
+def main():
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world > 1:
+        from torch_job import several_ranks_on_one_gpu
+        several_ranks_on_one_gpu(rank)
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(0)
+    dist.init_process_group("nccl", init_method="file://" + os.environ["BENCH_STORE"], rank=rank, world_size=world)
+    bench = Bench(torch, dist)
+    for word in ["step"] if world > 1 else ["issue", "stream", "overlap", "step"]:
+        getattr(bench, word)()
+    answer(0)
+    for line in sys.stdin:
+        answer(getattr(bench, line.strip())())
+    os._exit(0)         # nobody waits for anybody
+
+
+if __name__ == "__main__":
+    main()
