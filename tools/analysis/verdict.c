@@ -223,6 +223,13 @@ static int inquire(struct nt_inquiry *inquiry) {
   return status;
 }
 
+static bool nobody_is_left(const struct nt_model *model) {
+  for (uint32_t r = 0; r < model->rank_count; r++)
+    if (model->ranks[r].state != NT_PROCESS_EXITED && model->ranks[r].state != NT_PROCESS_VANISHED)
+      return false;
+  return model->rank_count > 0;
+}
+
 int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
   memset(out, 0, sizeof *out);
   struct nt_inquiry inquiry = {.verdict = out, .job = &out->job, .freeze = &out->freeze};
@@ -242,6 +249,8 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
     nt_fold_consequences(out);
     for (uint32_t i = 0; i < inquiry.waits.count; i++)
       out->moving |= inquiry.waits.list[i].moving;
+    out->over = nobody_is_left(model) && (out->moving || out->freeze.why == NT_FREEZE_TOGETHER);
+    out->moving &= !out->over;
     note_losses(out);
     if (out->count)
       note_freeze(out);

@@ -137,17 +137,25 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
   }
 }
 
+static const char *why_consistent(const struct nt_verdict *verdict) {
+  if (verdict->over)
+    return "the ranks' calls agree up to the moment at which all processes ended; what was under "
+           "way "
+           "then cannot be told from a job that was stopped as it ran";
+  if (verdict->moving)
+    return "no divergence, and the ranks that are behind still make calls or have been so for less "
+           "than "
+           "a second";
+  return "nothing is outstanding, and the ranks' calls agree";
+}
+
 int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
                    FILE *out) {
   bool color = style->color;
   if (!verdict->count) {
     char coverage[NT_COVERAGE];
     fprintf(out, "%sconsistent%s: %s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
-            nt_style_text(color, NT_STYLE_PLAIN),
-            verdict->moving
-                ? "no divergence, and the ranks that are behind still make calls or have been "
-                  "so for less than a second"
-                : "nothing is outstanding, and the ranks' calls agree",
+            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict),
             nt_verdict_coverage(coverage, sizeof coverage, verdict));
     print_missing(verdict, color, out);
     print_notes(verdict, out);
