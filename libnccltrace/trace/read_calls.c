@@ -119,10 +119,7 @@ static int plan_frame(const struct nt_frame *frame, const unsigned char *stored,
   return is_calls(frame) ? plan_runs(ctx, frame, stored, frame->epoch, offset) : 0;
 }
 
-typedef int frame_fn(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
-                     void *ctx);
-
-static int walk_spool(const struct nt_area_copy *area, frame_fn *fn, void *ctx) {
+int nt_walk_spool(const struct nt_area_copy *area, nt_calls_fn *fn, void *ctx) {
   for (uint32_t at = 0; at < area->spool_length;) {
     struct nt_frame frame;
     if (nt_frame_parse(area->spool + at, area->spool_length - at, &frame))
@@ -143,7 +140,7 @@ static int plan_spool_frame(const struct nt_frame *frame, const unsigned char *s
 static int plan_rest(struct plan *plan) {
   const struct nt_area_copy *area = &plan->trace->area;
   const struct nt_facts *facts = &plan->trace->facts;
-  int rc = area->present ? walk_spool(area, plan_spool_frame, plan) : 0;
+  int rc = area->present ? nt_walk_spool(area, plan_spool_frame, plan) : 0;
   for (uint32_t i = 0; !rc && i < area->chunk_count; i++) {
     const struct nt_chunk_copy *copy = &area->chunks[i];
     const struct piece piece = {.serial = copy->serial,
@@ -360,7 +357,7 @@ static int place_all(struct plan *plan, struct nt_error *err) {
   if (trace->has_file)
     rc = nt_read_file_calls(trace, place_file_frame, plan, false, err);
   if (!rc && trace->area.present)
-    rc = walk_spool(&trace->area, place_spool_frame, plan);
+    rc = nt_walk_spool(&trace->area, place_spool_frame, plan);
   for (size_t i = 0; i < plan->piece_count; i++) {
     const struct piece *piece = &plan->pieces[i];
     if (piece->source == FROM_RING)

@@ -266,6 +266,8 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
   struct nt_trace *trace = ctx;
   unsigned char *payload;
   int rc;
+  if (frame->type == NT_FRAME_DUMP)
+    return nt_take_dump(frame, stored, offset, ctx);
   if (frame->type != NT_FRAME_DEFS && frame->type != NT_FRAME_SEGMENT &&
       frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES &&
       frame->type != NT_FRAME_GPU)

@@ -4,6 +4,7 @@
 #define NT_READ_PARTS_H
 
 #include "trace/codec.h"
+#include "trace/read_dumps.h"
 #include "trace/read_stacks.h"
 #include "trace/reader.h"
 #include "trace/ring.h"
@@ -49,6 +50,7 @@ struct nt_trace {
   struct nt_stack_table stacks;
   struct nt_trace_mark *marks; /* ticks until nt_finish_marks */
   size_t mark_count;
+  struct nt_known_dumps dumps;
   struct nt_call *calls;
   size_t call_count;
   bool calls_loaded;
@@ -88,11 +90,20 @@ void nt_area_copy_free(struct nt_area_copy *copy);
 
 /* ---- read_calls.c */
 int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err);
+/* Calls fn for every frame in the spool. */
+int nt_walk_spool(const struct nt_area_copy *area, nt_calls_fn *fn, void *ctx);
 
 /* ---- read_marks.c */
 int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t length);
 /* Sorts, drops doubles, converts times: once everything is taken. */
 void nt_finish_marks(struct nt_trace *trace);
+
+/* ---- read_dumps.c */
+/* A frame function: takes it if it is one of a dump. `ctx` is the trace. */
+int nt_take_dump(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
+                 void *ctx);
+/* Takes those in the spool and puts all together: once the file has been read. */
+int nt_finish_dumps(struct nt_trace *trace);
 
 /* ---- process_state.c */
 void nt_judge_process(struct nt_trace *trace);

@@ -200,7 +200,9 @@ static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
   if (trace->facts.clock_last.ticks < trace->facts.clock_first.ticks)
     trace->facts.clock_last = trace->facts.clock_first;
   nt_finish_marks(trace);
-  rc = make_comms(trace);
+  rc = nt_finish_dumps(trace);
+  if (!rc)
+    rc = make_comms(trace);
   return rc ? nt_refuse(err, -rc, 0, "out of memory") : 0;
 }
 
@@ -235,6 +237,7 @@ void nt_trace_close(struct nt_trace *trace) {
   free(trace->calls);
   nt_stack_table_free(&trace->stacks);
   free(trace->marks);
+  nt_known_dumps_free(&trace->dumps);
   free(trace);
 }
 
@@ -300,6 +303,13 @@ struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i
       .error = from->gpu.error,
       .polled_ns = from->gpu.polled ? nt_read_time(trace, from->gpu.polled) : 0,
   };
+}
+
+uint32_t nt_trace_thread_tid(const struct nt_trace *trace, uint32_t index) {
+  for (size_t i = 0; i < trace->facts.thread_count; i++)
+    if (trace->facts.threads[i].index == index)
+      return trace->facts.threads[i].tid;
+  return 0;
 }
 
 size_t nt_trace_peer_count(const struct nt_trace *trace) {

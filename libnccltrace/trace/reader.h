@@ -122,6 +122,8 @@ struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i
 const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
                                              enum nt_gpu_mark_kind kind,
                                              const struct nt_call *call);
+/* The kernel's number of a call's thread, 0 if it is not known. */
+uint32_t nt_trace_thread_tid(const struct nt_trace *trace, uint32_t index);
 size_t nt_trace_peer_count(const struct nt_trace *trace);
 const struct nt_peer_note *nt_trace_peer_at(const struct nt_trace *trace, size_t i);
 /* Damage that was skipped, one line each ("at byte 8192: frame checksum wrong, 312 bytes skipped"). */

@@ -60,6 +60,33 @@ static void mend(unsigned char *bytes, size_t length) {
   }
 }
 
+static size_t read_frames(const struct nt_stack_frame *frames, uint32_t count) {
+  size_t text = 0;
+  for (uint32_t i = 0; i < count; i++)
+    text += strlen(frames[i].file) + strlen(frames[i].function) +
+            (frames[i].build_id ? strlen(frames[i].build_id) : 0);
+  return text;
+}
+
+static size_t read_dump(const struct nt_trace *trace, size_t i) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
+  const char *key, *value;
+  size_t text = 0;
+  if (i && dump->number <= nt_trace_dump_at(trace, i - 1)->number)
+    abort();
+  for (size_t t = 0; t < dump->thread_count; t++) {
+    const struct nt_dump_thread *thread = &dump->threads[t];
+    text += strlen(thread->name) + strlen(thread->wait) +
+            read_frames(thread->python, thread->python_count) +
+            read_frames(thread->native, thread->native_count);
+    if (t > 1 && thread->tid <= dump->threads[t - 1].tid)
+      abort();
+  }
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    text += strlen(key) + strlen(value);
+  return text;
+}
+
 static void read_all(const char *path) {
   struct nt_trace *trace;
   struct nt_error err;
@@ -82,6 +109,8 @@ static void read_all(const char *path) {
     text += strlen(nt_trace_comm_at(trace, i)->def.name);
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
     text += strlen(nt_trace_warning_at(trace, i));
+  for (size_t i = 0; i < nt_trace_dump_count(trace); i++)
+    text += read_dump(trace, i);
   if (text == SIZE_MAX)
     abort();
   nt_trace_close(trace);
@@ -143,6 +172,36 @@ static void make_calls(struct nt_buffer *payload, struct nt_buffer *index) {
   nt_codec_free(codec);
 }
 
+/* Two dumps of two sections each. */
+static void add_dumps(struct nt_packer *packer, unsigned char *at, uint64_t epoch) {
+  const struct nt_dump_frame frames[] = {
+      {.at = 41, .file = "data.py", .file_length = 7, .name = "load", .name_length = 4},
+      {.at = 0x1234, .file = "lib.so", .file_length = 6, .name = "abcd", .name_length = 4}};
+  struct nt_buffer none = {0};
+  for (uint32_t i = 0; i < 4; i++) {
+    struct nt_buffer section = {0};
+    const struct nt_dump_head head = {
+        i / 2 + 1, NT_DUMP_REQUESTED, i % 2 ? NT_DUMP_PYTHON : NT_DUMP_THREADS, 10, 1, 2};
+    nt_dump_add_head(&section, &head);
+    for (uint32_t tid = 5; tid < 8; tid++) {
+      const struct nt_dump_thread_facts thread = {
+          .tid = tid, .state = 'S', .syscall = 202, .name = "worker", .wait = "futex_wait"};
+      if (i % 2 == 0)
+        nt_dump_add_thread(&section, &thread);
+      else
+        nt_dump_add_stack(&section, tid, tid % 2 ? NT_DUMP_STACK_PYTHON : NT_DUMP_STACK_NATIVE, 0,
+                          frames, 2);
+    }
+    nt_dump_add_fact(&section, "memory.rss", "%u kB", i);
+    add_frame(packer, at, NT_FRAME_DUMP, epoch, 0, &none, &section);
+    struct nt_frame frame;
+    if (nt_frame_parse(at, SEGMENT, &frame))
+      exit(2);
+    at += nt_frame_span(&frame);
+    free(section.data);
+  }
+}
+
 static void write_seed(const char *directory, const char *name, const unsigned char *bytes,
                        size_t length) {
   char path[512];
@@ -186,6 +245,9 @@ static void write_seeds(const char *directory) {
   write_seed(directory, "small", file, sizeof file);
   write_seed(directory, "one-segment", file, sizeof file - SEGMENT);
   write_seed(directory, "no-segment", file, 1 + 6 * SLOT);
+  memset(at + 6 * SLOT + NT_FRAME_HEADER, 0, SEGMENT - NT_FRAME_HEADER);
+  add_dumps(packer, at + 6 * SLOT + NT_FRAME_HEADER, 1);
+  write_seed(directory, "dumps", file, sizeof file - SEGMENT);
   unsigned char raw[1 + NT_SUPER_SIZE] = {0};
   small_superblock(raw + 1);
   write_seed(directory, "superblock", raw, sizeof raw);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/describe.h"
+#include "analysis/dump_words.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "nccl/nccl_api.h"
@@ -56,7 +57,6 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
 
 static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
   culprit->world = (int32_t)world;
-  culprit->call = NT_NONE;
   culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
   if (culprit->rank == NT_NONE)
     return;
@@ -76,8 +76,13 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
   uint32_t wait = nt_host_wait_of(inquiry->job, culprit->rank);
-  culprit->call = wait == NT_NONE ? last : wait;
-  char now[NT_DESCRIBE];
+  const struct nt_model_dump_thread *thread = nt_describe_thread(inquiry->job, culprit->rank);
+  culprit->dumped = thread != NULL;
+  if (thread && thread->stack.all)
+    culprit->stack = &thread->stack;
+  else
+    culprit->stack = nt_model_stack(rank, wait == NT_NONE ? last : wait);
+  char now[2 * NT_DESCRIBE];
   if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank))
     culprit->now = strdup(now);
   if (fate->kind != NT_FATE_ALIVE)
@@ -122,8 +127,12 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
                    "let it go on (SIGCONT), or find out who stopped it: kill -CONT "
                    "%u on %s",
                    rank->pid, host);
+    } else if (culprit->dumped) {
+      nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
+                   host);
     } else if (rank->site_count) {
-      nt_lines_add(&finding->next, "py-spy dump --pid %u on %s", rank->pid, host);
+      nt_lines_add(&finding->next, "nccltrace dump %u on %s, then tracediff again", rank->pid,
+                   host);
     } else {
       nt_lines_add(&finding->next, "gdb -p %u on %s", rank->pid, host);
     }
@@ -163,6 +172,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     status = fill_culprits(inquiry, finding);
     if (!status)
       status = nt_say_chain(inquiry, finding);
+    nt_say_dumps(inquiry, finding);
     nt_group_evidence(&finding->evidence);
     say_processes(inquiry, finding);
     say_next(finding);

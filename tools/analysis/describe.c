@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/dump_words.h"
 #include "analysis/freeze.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
@@ -121,11 +122,23 @@ static uint32_t last_record(const struct nt_job *job, uint32_t rank) {
   return last;
 }
 
+const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank) {
+  uint32_t last = last_record(job, rank);
+  if (nt_host_wait_of(job, rank) != NT_NONE ||
+      (last != NT_NONE && nt_call_is_open(job, rank, last)))
+    return NULL;
+  return nt_dump_thread_now(job, rank, last);
+}
+
 char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank) {
+  const struct nt_model_dump_thread *thread = nt_describe_thread(job, rank);
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint32_t last = last_record(job, rank), wait = nt_host_wait_of(job, rank);
   char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT];
   out[0] = '\0';
+  if (thread)
+    return nt_dump_words(out, size, model, thread,
+                         last == NT_NONE ? 0 : model->calls[last].exit_ns);
   if (last == NT_NONE)
     return out;
   const struct nt_model_call *call = &model->calls[wait == NT_NONE ? last : wait];

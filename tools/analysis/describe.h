@@ -20,8 +20,11 @@ char *nt_describe_arguments(char *out, size_t size, const struct nt_model_call *
 /* The rank's last call on a communicator up to the cut; NT_NONE if it made none. */
 uint32_t nt_last_call(const struct nt_job *job, uint32_t rank);
 /* "in cudaStreamSynchronize at train.py:91 step", "in AllReduce #7 on A at …", "host code since
- * 02:41:17.120 UTC, last call at …": what the rank's host does at the cut. "" if that cannot be told. */
+ * 02:41:17.120 UTC, last call at …", or what a dump says instead (dump_words.h): what the rank's host does at the
+ * cut. "" if that cannot be told. */
 char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank);
+/* The thread of a dump that this is said of, NULL if it comes from calls. */
+const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank);
 /* "ranks 0-1,3" or "rank 2"; "nobody" for the empty set. */
 char *nt_describe_ranks(char *out, size_t size, const struct nt_rank_set *ranks);
 /* "running", "stopped", "exited with code 1", "vanished", "unknown". */

@@ -42,11 +42,12 @@ void nt_lines_free(struct nt_lines *lines);
 struct nt_culprit {
   uint32_t rank; /* index into the model, NT_NONE without a trace */
   int32_t world;
-  char *last;       /* its last call, NULL if none */
-  char *at;         /* where in the program it made that call, NULL if not known */
-  char *now;        /* what it does now, as far as can be told; NULL if not */
-  uint32_t call;    /* the call whose stack says where it is, NT_NONE */
-  int64_t since_ns; /* since when it has been as it is, 0 if not known */
+  char *last; /* its last call, NULL if none */
+  char *at;   /* where in the program it made that call, NULL if not known */
+  char *now;  /* what it does now, as far as can be told; NULL if not */
+  const struct nt_model_stack *stack; /* where it is: of a call or of a dump; NULL if not known */
+  bool dumped;                        /* `now` is from a dump */
+  int64_t since_ns;                   /* since when it has been as it is, 0 if not known */
 };
 
 struct nt_finding {

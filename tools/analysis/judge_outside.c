@@ -62,7 +62,7 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
   struct nt_finding *finding =
       nt_inquiry_add(inquiry, unknown ? NT_CLASS_UNDECIDED : NT_CLASS_OUTSIDE, NT_NONE);
   struct nt_rank_set there = {0};
-  char who[NT_DESCRIBE], line[NT_DESCRIBE];
+  char who[NT_DESCRIBE], line[2 * NT_DESCRIBE];
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->since_ns = quiet->last_ns;

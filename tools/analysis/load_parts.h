@@ -17,6 +17,13 @@ void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);
 /* Stacks of the last calls, from the same. Returns 0 or a negative enum nt_err. */
 int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace, const struct nt_call *calls);
 
+/* The texts of one stack. Returns 0 or a negative enum nt_err; out's texts are the caller's either way. */
+int nt_load_stack(struct nt_model_stack *out, const struct nt_stack_frame *frames, size_t count,
+                  bool cut);
+
+/* The newest dump. Returns 0 or a negative enum nt_err. */
+int nt_load_dump(struct nt_model_rank *rank, const struct nt_trace *trace);
+
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);
 

@@ -5,38 +5,38 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analysis/load_parts.h"
-#include "cli/stack_text.h"
+#include "cli/stack_lines.h"
 
 /* Frames of the program itself that are shown where not all are. */
 #define USER_FRAMES 3
 
-/* Of the program, not of an installed package or the standard library. */
-static bool is_user(const struct nt_stack_frame *frame) {
-  const struct nt_stack_frame pair[2] = {*frame, {.file = "program.py", .function = "", .line = 0}};
-  return nt_stack_site(pair, 2) == 0;
-}
-
-/* One line a frame; all frames, or only the first of the program. */
-static char *stack_lines(const struct nt_stack_frame *frames, size_t count, bool all) {
+static char *stack_lines(const struct nt_stack_frame *frames, size_t count, bool all, bool cut) {
+  struct nt_stack_style style = {.indent = "", .whole = all, .program = all ? 0 : USER_FRAMES};
   char *text = NULL;
-  size_t size = 0, shown = 0;
+  size_t size = 0, program = 0;
+  for (size_t i = 0; i < count; i++)
+    program += nt_stack_is_program(&frames[i]);
   FILE *out = open_memstream(&text, &size);
   if (!out)
     return NULL;
-  for (size_t i = 0; i < count && (all || shown < USER_FRAMES); i++) {
-    char site[NT_SITE_TEXT];
-    if (!all && !is_user(&frames[i]))
-      continue;
-    fprintf(out, "%s%s", shown++ ? "\n" : "", nt_stack_site_text(site, sizeof site, &frames[i], 1));
-  }
+  if (all || program)
+    nt_stack_print(out, &style, frames, count, cut);
   if (fclose(out) != 0) {
     free(text);
     return NULL;
   }
+  if (size && text[size - 1] == '\n')
+    text[size - 1] = '\0';
   return text;
+}
+
+int nt_load_stack(struct nt_model_stack *out, const struct nt_stack_frame *frames, size_t count,
+                  bool cut) {
+  out->user = stack_lines(frames, count, false, cut);
+  out->all = stack_lines(frames, count, true, cut);
+  return out->user && out->all ? 0 : -NT_ERR_MEMORY;
 }
 
 static int add_stack(struct nt_model_rank *rank, struct nt_trace *trace, uint32_t call,
@@ -51,9 +51,7 @@ static int add_stack(struct nt_model_rank *rank, struct nt_trace *trace, uint32_
   rank->stacks = list;
   struct nt_model_stack *stack = &list[rank->stack_count++];
   stack->call = call;
-  stack->user = stack_lines(frames, (size_t)count, false);
-  stack->all = stack_lines(frames, (size_t)count, true);
-  return stack->user && stack->all ? 0 : -NT_ERR_MEMORY;
+  return nt_load_stack(stack, frames, (size_t)count, false);
 }
 
 int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace,

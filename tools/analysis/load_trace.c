@@ -265,6 +265,8 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   if (!status)
     status = nt_load_settings(rank, trace);
   if (!status)
+    status = nt_load_dump(rank, trace);
+  if (!status)
     find_damage(rank, trace);
   if (!status)
     status = add_peers(loader, trace);

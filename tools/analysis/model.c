@@ -101,6 +101,25 @@ void nt_model_note(struct nt_model *model, const char *format, ...) {
   notes[model->note_count++] = text;
 }
 
+static void free_dump(struct nt_model_dump *dump) {
+  if (!dump)
+    return;
+  for (uint32_t i = 0; i < dump->thread_count; i++) {
+    struct nt_model_dump_thread *thread = &dump->threads[i];
+    free(thread->name);
+    free(thread->place);
+    free(thread->doing);
+    free(thread->stack.user);
+    free(thread->stack.all);
+  }
+  for (uint32_t i = 0; i < dump->fact_count; i++)
+    free(dump->facts[i].text);
+  free(dump->threads);
+  free(dump->facts);
+  free(dump->missing);
+  free(dump);
+}
+
 void nt_model_free_rank(struct nt_model_rank *rank) {
   for (uint32_t i = 0; i < rank->view_count; i++)
     free(rank->views[i].sums);
@@ -113,6 +132,7 @@ void nt_model_free_rank(struct nt_model_rank *rank) {
     free(rank->stacks[i].all);
   }
   free(rank->stacks);
+  free_dump(rank->dump);
   free(rank->calls);
   free(rank->host);
   free(rank->run_id);

@@ -74,7 +74,36 @@ struct nt_model_site {
 /* Where a call was made, one line a frame, innermost first, escaped. */
 struct nt_model_stack {
   uint32_t call;
-  char *user, *all; /* the first frames of the program itself, "" if none; all frames */
+  char *user,
+      *all; /* the first frames of the program itself, others folded, "" if it has none; all frames */
+};
+
+/* A thread in a dump: the main thread, and those that have called NCCL. Texts are escaped. */
+struct nt_model_dump_thread {
+  uint32_t tid, thread; /* the latter as in calls, 0 if it made none */
+  bool main;
+  char *name;  /* "pt_autograd_0" */
+  char *place; /* "load_batch() at data.py:41": the innermost frame of the program, NULL if none */
+  char *doing; /* "sleeping in read(fd 7)", NULL if not known */
+  struct nt_model_stack stack; /* `user` and `all` are NULL if there is none */
+};
+
+/* What a dump tells of a possible fault of hardware, or of what NCCL knows of other ranks. Escaped. */
+struct nt_model_fact {
+  char *text;    /* "gpu.0.fault: GPU is lost" */
+  int64_t at_ns; /* when it happened, 0 if not known */
+  bool node;     /* true of the whole node */
+};
+
+/* The newest dump of a process. */
+struct nt_model_dump {
+  int64_t began_ns;
+  struct nt_model_dump_thread *threads;
+  uint32_t thread_count;
+  struct nt_model_fact *facts;
+  uint32_t fact_count;
+  char *
+      missing; /* "NVML (no permission), kernel log (…)": sources of such facts, NULL if all were asked */
 };
 
 /* One process. */
@@ -103,6 +132,7 @@ struct nt_model_rank {
   uint32_t site_count, site_room;
   struct nt_model_stack *stacks; /* of the last calls of each thread */
   uint32_t stack_count;
+  struct nt_model_dump *dump;  /* NULL if there is none */
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
 };

@@ -27,6 +27,11 @@ static const struct nt_option *option_at(const struct nt_usage *usage, size_t i)
   return i < usage->option_count ? &usage->options[i] : &builtin[i - usage->option_count];
 }
 
+/* Then parser->value may be NULL. */
+static bool is_optional(const struct nt_option *option) {
+  return option->argument != NULL && option->argument[0] == '[';
+}
+
 static size_t option_total(const struct nt_usage *usage) {
   size_t total = usage->option_count + BUILTIN_COUNT;
   return total < NT_OPTIONS_MAX ? total : NT_OPTIONS_MAX;
@@ -47,12 +52,16 @@ void nt_options_start(struct nt_options *parser, const struct nt_usage *usage, i
     const struct nt_option *option = option_at(usage, i);
     parser->longs[i] = (struct option){
         .name = option->name,
-        .has_arg = option->argument != NULL ? required_argument : no_argument,
+        .has_arg = option->argument == NULL ? no_argument
+                   : is_optional(option)    ? optional_argument
+                                            : required_argument,
         .val = LONG_BASE + option->id,
     };
     if (option->letter != 0) {
       *s++ = option->letter;
       if (option->argument != NULL)
+        *s++ = ':';
+      if (is_optional(option))
         *s++ = ':';
     }
   }
@@ -119,7 +128,7 @@ int nt_options_bad(const struct nt_usage *usage, const char *format, ...) {
 static int option_width(const struct nt_option *option) {
   size_t width = strlen(option->name);
   if (option->argument != NULL)
-    width += 1 + strlen(option->argument);
+    width += !is_optional(option) + strlen(option->argument);
   return (int)width;
 }
 
@@ -129,7 +138,7 @@ static void print_option(const struct nt_option *option, int width, FILE *out) {
   else
     fprintf(out, "      --%s", option->name);
   if (option->argument != NULL)
-    fprintf(out, "=%s", option->argument);
+    fprintf(out, "%s%s", is_optional(option) ? "" : "=", option->argument);
   int gap = width - option_width(option) + 2;
   for (const char *line = option->help;;) {
     size_t length = strcspn(line, "\n");

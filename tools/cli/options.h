@@ -27,11 +27,12 @@
 #define NT_EXIT_USAGE 2
 
 struct nt_option {
-  int id;               /* what nt_options_next returns; 1 … NT_OPTION_IDS */
-  const char *name;     /* without the dashes */
-  char letter;          /* 0: no short form */
-  const char *argument; /* its name in --help; NULL: the option takes none */
-  const char *help;     /* one line, or several separated by newlines */
+  int id;           /* what nt_options_next returns; 1 … NT_OPTION_IDS */
+  const char *name; /* without the dashes */
+  char letter;      /* 0: no short form */
+  const char
+      *argument; /* its name in --help; NULL: the option takes none; "[=N]": it may be left out */
+  const char *help; /* one line, or several separated by newlines */
 };
 #define NT_OPTION_IDS 1000
 
@@ -58,7 +59,7 @@ struct nt_options {
   int argc;
   char **argv;
   struct option longs[NT_OPTIONS_MAX + 1];
-  char shorts[3 * NT_OPTIONS_MAX + 4];
+  char shorts[3 * NT_OPTIONS_MAX + 4]; /* a letter and two colons each */
 };
 
 void nt_options_start(struct nt_options *parser, const struct nt_usage *usage, int argc,

@@ -10,9 +10,10 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
+#include "nccltrace/show_dump.h"
 #include "nccltrace/subcommands.h"
 
-enum { OPT_COMM = 1, OPT_TAIL, OPT_HEADER, OPT_STACKS, OPT_JSON, OPT_COLOR };
+enum { OPT_COMM = 1, OPT_TAIL, OPT_HEADER, OPT_STACKS, OPT_DUMP, OPT_FULL, OPT_JSON, OPT_COLOR };
 
 static const struct nt_option options[] = {
     {OPT_COMM, "comm", 'c', "NAME|NUMBER", "only calls on this communicator"},
@@ -20,6 +21,10 @@ static const struct nt_option options[] = {
     {OPT_HEADER, "header", 'H', NULL,
      "the process, its communicators, counts and evidence instead of records"},
     {OPT_STACKS, "stacks", 's', NULL, "with the Python stack of each call, innermost frame first"},
+    {OPT_DUMP, "dump", 0, "[=N]",
+     "the dump with this number, or the newest: what all threads did, and facts of\n"
+     "memory, network and GPUs"},
+    {OPT_FULL, "full-stacks", 0, NULL, "in a dump every frame of every thread, nothing folded"},
     {OPT_JSON, "json", 'j', NULL, "print JSON: an array with one object for each trace"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
@@ -37,7 +42,9 @@ static const struct nt_usage usage = {
 struct request {
   struct nt_show_filter filter;
   bool header, json, color;
-  size_t shown; /* traces so far */
+  bool dump, full;
+  uint64_t number; /* of the dump, 0: the newest */
+  size_t shown;    /* traces so far */
 };
 
 /* The header always, records unless only the header is wanted. */
@@ -51,7 +58,14 @@ static int64_t show_json(struct nt_trace *trace, const char *name, struct reques
   fputs(",\n\"header\": ", stdout);
   if (head == NULL || json_dumpf(head, stdout, JSON_COMPACT) != 0)
     fputs("null", stdout);
-  if (!request->header) {
+  if (request->dump) {
+    int i = nt_show_find_dump(trace, (uint32_t)request->number);
+    json_t *dump = i >= 0 ? nt_show_dump_json(trace, (size_t)i) : json_null();
+    fputs(",\n\"dump\": ", stdout);
+    json_dumpf(dump, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    json_decref(dump);
+    count = i >= 0;
+  } else if (!request->header) {
     fputs(",\n\"calls\": ", stdout);
     count = nt_show_records_json(trace, &request->filter, stdout, error);
   }
@@ -71,6 +85,12 @@ static int64_t show_text(struct nt_trace *trace, const char *name, struct reques
     printf(" <==%s\n", nt_style_text(request->color, NT_STYLE_PLAIN));
   }
   request->shown++;
+  if (request->dump) {
+    int i = nt_show_find_dump(trace, (uint32_t)request->number);
+    if (i >= 0)
+      nt_show_dump(trace, (size_t)i, request->full, stdout, request->color);
+    return i >= 0;
+  }
   if (!request->header)
     return nt_show_records(trace, &request->filter, stdout, request->color, error);
   nt_show_header(trace, stdout, request->color);
@@ -83,6 +103,30 @@ static void warn(const char *name, const char *text) {
   fputs(": ", stderr);
   nt_text_escape_print(stderr, text);
   fputc('\n', stderr);
+}
+
+/* Where nothing else would tell of them. */
+static void mention_dumps(const struct nt_trace *trace, const char *name) {
+  char text[160], when[NT_TIME_TEXT];
+  size_t count = nt_trace_dump_count(trace);
+  if (count == 0)
+    return;
+  const struct nt_dump_view *newest = nt_trace_dump_at(trace, count - 1);
+  snprintf(text, sizeof text, "%zu dump%s of the process, the newest of %s (--dump shows it)",
+           count, count == 1 ? "" : "s", nt_time_text(when, newest->began_ns));
+  warn(name, text);
+}
+
+static void complain_of_dumps(const struct nt_trace *trace, const char *name, uint64_t number) {
+  char text[160];
+  size_t count = nt_trace_dump_count(trace);
+  if (count == 0)
+    snprintf(text, sizeof text, "it has no dump (nccltrace dump asks for one)");
+  else
+    snprintf(text, sizeof text,
+             "it has no dump %" PRIu64 ", but those from %" PRIu32 " to %" PRIu32, number,
+             nt_trace_dump_at(trace, 0)->number, nt_trace_dump_at(trace, count - 1)->number);
+  warn(name, text);
 }
 
 /* What is missing from the records above: never in silence. */
@@ -113,14 +157,19 @@ static int show_one(const char *path, const char *name, struct request *request,
   fflush(stdout); /* so that what stderr says comes after what it is about */
   if (count < 0)
     nt_report_error(name, &error);
+  else if (count == 0 && request->dump)
+    complain_of_dumps(trace, name, request->number);
   else if (count == 0 && request->filter.comm != NULL)
     warn(name, "no call on that communicator (--header lists them)");
   else if (count == 0 && request->filter.tail > 0)
     warn(name, "no call was recorded");
   if (!request->header)
     report_gaps(trace, name);
+  if (!request->header && !request->dump)
+    mention_dumps(trace, name);
   nt_trace_close(trace);
-  return count > 0 || (count == 0 && request->filter.comm == NULL) ? NT_EXIT_OK : NT_EXIT_FAILED;
+  bool needed = request->filter.comm != NULL || request->dump;
+  return count > 0 || (count == 0 && !needed) ? NT_EXIT_OK : NT_EXIT_FAILED;
 }
 
 /* A number that is not the name of a file is a process. */
@@ -154,6 +203,11 @@ int nt_command_show(int argc, char **argv) {
       return nt_options_bad(&usage, "--tail needs a number, not '%s'", parser.value);
     else if (id == OPT_COLOR && !nt_color_parse(parser.value, &when))
       return nt_options_bad(&usage, "--color is auto, always or never, not '%s'", parser.value);
+    else if (id == OPT_DUMP && parser.value != NULL &&
+             !nt_options_number(parser.value, 1, UINT32_MAX, &request.number))
+      return nt_options_bad(&usage, "--dump takes the number of a dump, not '%s'", parser.value);
+    request.dump |= id == OPT_DUMP;
+    request.full |= id == OPT_FULL;
     request.header |= id == OPT_HEADER;
     request.filter.stacks |= id == OPT_STACKS;
     request.json |= id == OPT_JSON;

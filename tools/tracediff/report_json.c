@@ -42,9 +42,8 @@ static json_t *comm_json(const struct nt_verdict *verdict, uint32_t index) {
 }
 
 /* Lines of a text as an array. */
-static json_t *stack_json(const struct nt_model_rank *rank, uint32_t call) {
+static json_t *stack_json(const struct nt_model_stack *stack) {
   json_t *array = json_array();
-  const struct nt_model_stack *stack = rank ? nt_model_stack(rank, call) : NULL;
   for (const char *at = stack ? stack->all : ""; *at;) {
     size_t length = strcspn(at, "\n");
     json_array_append_new(array, json_stringn(at, length));
@@ -69,7 +68,7 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "at", nt_json_text(culprit->at));
   json_object_set_new(value, "now", nt_json_text(culprit->now));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
-  json_object_set_new(value, "stack", stack_json(rank, culprit->call));
+  json_object_set_new(value, "stack", stack_json(culprit->stack));
   return value;
 }
 

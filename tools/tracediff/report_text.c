@@ -32,8 +32,7 @@ static void print_notes(const struct nt_verdict *verdict, FILE *out) {
     print_line(out, "note: ", verdict->notes.line[i]);
 }
 
-static void print_stack(const struct nt_model_rank *rank, uint32_t call, bool whole, FILE *out) {
-  const struct nt_model_stack *stack = nt_model_stack(rank, call);
+static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *out) {
   const char *text = !stack ? "" : whole || !*stack->user ? stack->all : stack->user;
   while (*text) {
     size_t length = strcspn(text, "\n");
@@ -74,13 +73,14 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     nt_text_escape_print(out, culprit->at);
   }
   if (culprit->now) {
-    fputs(", now ", out);
+    bool gone = rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
+    fputs(culprit->dumped && gone ? ", last seen " : ", now ", out);
     nt_text_escape_print(out, culprit->now);
   }
   if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
     fprintf(out, ", since %s", nt_time_text(time, culprit->since_ns));
   fputc('\n', out);
-  print_stack(rank, culprit->call, style->full_stacks, out);
+  print_stack(culprit->stack, style->full_stacks, out);
 }
 
 static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {

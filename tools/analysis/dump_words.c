@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/dump_words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/describe.h"
+#include "cli/text.h"
+
+#define BEFORE_NS INT64_C(600000000000) /* a fault may be told of that long before its effect */
+enum { FACTS_MAX = 16 };
+
+/* ---- where a rank is ---------------------------------------------------------------------------- */
+
+static const struct nt_model_dump_thread *main_thread(const struct nt_model_dump *dump) {
+  for (uint32_t i = 0; i < dump->thread_count; i++)
+    if (dump->threads[i].main)
+      return &dump->threads[i];
+  return NULL;
+}
+
+const struct nt_model_dump_thread *nt_dump_thread_now(const struct nt_job *job, uint32_t rank,
+                                                      uint32_t last_record) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  const struct nt_model_dump *dump = model->dump;
+  if (!dump || dump->began_ns > job->cut_ns)
+    return NULL;
+  const struct nt_model_dump_thread *found = main_thread(dump);
+  if (last_record != NT_NONE) {
+    const struct nt_model_call *call = &model->calls[last_record];
+    if (dump->began_ns < call->enter_ns || dump->began_ns < call->exit_ns)
+      return NULL;
+    for (uint32_t i = 0; i < dump->thread_count; i++)
+      if (dump->threads[i].thread == call->thread && call->thread)
+        found = &dump->threads[i];
+  }
+  return found && (found->place || found->doing) ? found : NULL;
+}
+
+/* "main thread sleeping in read(fd 7)", "thread pt_autograd_0 running". */
+static void thread_words(char *out, size_t size, const struct nt_model_dump_thread *thread,
+                         bool with_place) {
+  char who[64];
+  if (thread->main)
+    snprintf(who, sizeof who, "main thread");
+  else
+    snprintf(who, sizeof who, "thread %s", *thread->name ? thread->name : "without a name");
+  bool place = with_place && thread->place;
+  snprintf(out, size, "%s%s%s%s%s", who, place ? " in " : "", place ? thread->place : "",
+           thread->doing ? place ? ", " : " " : "", thread->doing ? thread->doing : "");
+}
+
+char *nt_dump_words(char *out, size_t size, const struct nt_model_rank *rank,
+                    const struct nt_model_dump_thread *thread, int64_t since_ns) {
+  const struct nt_model_dump_thread *leader = main_thread(rank->dump);
+  char first[NT_DESCRIBE], second[NT_DESCRIBE] = "", since[NT_TIME_TEXT] = "", of[NT_TIME_TEXT];
+  thread_words(first, sizeof first, thread, false);
+  if (leader && leader != thread)
+    thread_words(second, sizeof second, leader, true);
+  if (since_ns)
+    nt_time_short(since, since_ns);
+  snprintf(out, size, "in %s (%s%s%s%s%s; from the dump of %s)",
+           thread->place ? thread->place : "host code", first, *since ? ", since " : "", since,
+           *second ? "; " : "", second, nt_time_short(of, rank->dump->began_ns));
+  return out;
+}
+
+/* ---- evidence ----------------------------------------------------------------------------------- */
+
+static bool is_told(const struct nt_lines *lines, const char *text) {
+  for (uint32_t i = 0; i < lines->count; i++)
+    if (!strcmp(lines->line[i], text))
+      return true;
+  return false;
+}
+
+/* Those of a node are told once, whoever has them. */
+static bool say_fact(struct nt_finding *finding, const struct nt_model_rank *rank,
+                     const struct nt_model_fact *fact) {
+  char line[2 * NT_DESCRIBE], who[96];
+  if (fact->at_ns && finding->since_ns && fact->at_ns < finding->since_ns - BEFORE_NS)
+    return false;
+  if (fact->node)
+    snprintf(who, sizeof who, "host %.80s", rank->host ? rank->host : "unknown");
+  else
+    snprintf(who, sizeof who, "rank %d", rank->world);
+  snprintf(line, sizeof line, "%s: %s", who, fact->text);
+  if (is_told(&finding->evidence, line))
+    return false;
+  nt_lines_add(&finding->evidence, "%s", line);
+  return true;
+}
+
+void nt_say_dumps(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  uint32_t told = 0;
+  if (finding->class != NT_CLASS_STALLED && finding->class != NT_CLASS_GPU &&
+      finding->class != NT_CLASS_OUTSIDE)
+    return;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_dump *dump = model->ranks[r].dump;
+    if (!dump || dump->began_ns < finding->since_ns)
+      continue;
+    for (uint32_t i = 0; i < dump->fact_count && told < FACTS_MAX; i++)
+      told += say_fact(finding, &model->ranks[r], &dump->facts[i]);
+  }
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_dump *dump = model->ranks[r].dump;
+    if (dump && dump->missing && dump->began_ns >= finding->since_ns)
+      nt_lines_add(&finding->evidence, "rank %d: not asked: %s", model->ranks[r].world,
+                   dump->missing);
+  }
+}

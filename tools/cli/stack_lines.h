@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole stack for people: what the program itself does stands out, frames of frameworks are folded. */
+#ifndef NT_CLI_STACK_LINES_H
+#define NT_CLI_STACK_LINES_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "trace/reader.h"
+
+/* The frame is of the program, not of an installed package, the standard library or native code. */
+bool nt_stack_is_program(const struct nt_stack_frame *frame);
+
+#define NT_FRAME_TEXT 512
+/* "data.py:41 load_batch", "libtorch.so+0x1a2b"; with `paths` the whole path. Escaped. Returns `out`. */
+char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths);
+
+struct nt_stack_style {
+  const char *indent;
+  bool paths; /* whole paths of files */
+  bool whole; /* every frame; else runs of frames of frameworks become "(5 frames of torch)" */
+  unsigned program; /* of the program's frames, if not `whole`, the innermost so many; 0: all */
+};
+
+/* One line a frame, innermost first, each with a newline. A stack that has nothing of the program shows its innermost
+ * frame. `cut`: there are more frames outwards, which is said. */
+void nt_stack_print(FILE *out, const struct nt_stack_style *style,
+                    const struct nt_stack_frame *frames, size_t count, bool cut);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Head, facts by what they are of, threads. Threads that stand alike, as a pool's do, are told of once; those of this
+ * library come last.
+ */
+#include "nccltrace/show_dump.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/dump_text.h"
+#include "cli/stack_lines.h"
+#include "cli/text.h"
+
+enum { TIDS_SHOWN = 8 };
+
+int nt_show_find_dump(const struct nt_trace *trace, uint32_t number) {
+  size_t count = nt_trace_dump_count(trace);
+  for (size_t i = count; i-- > 0;)
+    if (number == 0 || nt_trace_dump_at(trace, i)->number == number)
+      return (int)i;
+  return -1;
+}
+
+static void show_head(const struct nt_trace *trace, size_t i, FILE *out, bool color) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
+  char when[NT_TIME_TEXT], took[NT_DURATION_TEXT], extent[NT_DUMP_EXTENT];
+  char sections[NT_DUMP_SECTIONS_TEXT];
+  fprintf(out, "%sdump %" PRIu32 "%s of %s, asked for by %s: %s, taken in %s\n",
+          nt_style_text(color, NT_STYLE_BOLD), dump->number, nt_style_text(color, NT_STYLE_PLAIN),
+          nt_time_text(when, dump->began_ns), nt_dump_reason_text(dump->reason),
+          nt_dump_extent(extent, sizeof extent, dump),
+          nt_duration_text(took,
+                           dump->taken_ns > dump->began_ns ? dump->taken_ns - dump->began_ns : 0));
+  fputs("missing: ", out);
+  if (nt_dump_print_missing(out, trace, i) == 0)
+    fputs("nothing", out);
+  fputc('\n', out);
+  if (nt_dump_unfinished(dump) != 0)
+    fprintf(out, "not finished when this was written: %s\n",
+            nt_dump_sections_text(sections, sizeof sections, nt_dump_unfinished(dump)));
+}
+
+/* ---- facts -------------------------------------------------------------------------------------- */
+
+static bool same_group(const char *a, const char *b) {
+  size_t length = strcspn(a, ".");
+  return strcspn(b, ".") == length && strncmp(a, b, length) == 0;
+}
+
+/* A fact in front of the k-th is of the same group. */
+static bool is_told(const struct nt_trace *trace, size_t i, size_t k, const char *group) {
+  const char *key, *value;
+  for (size_t before = 0; before < k; before++)
+    if (nt_trace_dump_fact_at(trace, i, before, &key, &value) && strchr(key, '.') != NULL &&
+        same_group(key, group))
+      return true;
+  return false;
+}
+
+static void show_fact(const char *name, const char *value, FILE *out) {
+  nt_text_escape_print(out, name);
+  fputs(" = ", out);
+  nt_text_escape_print(out, value);
+  fputc('\n', out);
+}
+
+/* The k-th fact's, with all facts of it. */
+static void show_group(const struct nt_trace *trace, size_t i, size_t k, FILE *out, bool color) {
+  const char *group, *key, *value;
+  char name[64];
+  nt_trace_dump_fact_at(trace, i, k, &group, &value);
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(group, "."), group);
+  fprintf(out, "\n%s", nt_style_text(color, NT_STYLE_BOLD));
+  nt_text_escape_print(out, name);
+  fprintf(out, "%s\n", nt_style_text(color, NT_STYLE_PLAIN));
+  for (; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (same_group(key, group) && strchr(key, '.') != NULL) {
+      fputs("  ", out);
+      show_fact(strchr(key, '.') + 1, value, out);
+    }
+}
+
+/* First those of no group, then groups in the order of their first fact. What is missing is in the head already. */
+static void show_facts(const struct nt_trace *trace, size_t i, FILE *out, bool color) {
+  const char *key, *value;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (strchr(key, '.') == NULL)
+      show_fact(key, value, out);
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (strchr(key, '.') != NULL && !same_group(key, "missing") && !is_told(trace, i, k, key))
+      show_group(trace, i, k, out, color);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+static bool same_frames(const struct nt_stack_frame *a, uint32_t a_count,
+                        const struct nt_stack_frame *b, uint32_t b_count) {
+  if (a_count != b_count)
+    return false;
+  for (uint32_t i = 0; i < a_count; i++)
+    if (a[i].line != b[i].line || a[i].offset != b[i].offset || strcmp(a[i].file, b[i].file) != 0 ||
+        strcmp(a[i].function, b[i].function) != 0)
+      return false;
+  return true;
+}
+
+/* The main thread is like no other. */
+static bool is_alike(const struct nt_dump_thread *a, const struct nt_dump_thread *b) {
+  return a->flags == b->flags && !(a->flags & NT_DUMP_THREAD_MAIN) && a->kernel == b->kernel &&
+         a->state == b->state && a->syscall == b->syscall && strcmp(a->wait, b->wait) == 0 &&
+         same_frames(a->python, a->python_count, b->python, b->python_count) &&
+         same_frames(a->native, a->native_count, b->native, b->native_count);
+}
+
+static void show_stacks(const struct nt_dump_thread *thread, bool whole, FILE *out) {
+  struct nt_stack_style style = {.indent = "    ", .paths = true, .whole = whole};
+  nt_stack_print(out, &style, thread->python, thread->python_count, thread->python_cut);
+  if (thread->python_count > 0 && thread->native_count > 0)
+    fputs("   native:\n", out);
+  nt_stack_print(out, &style, thread->native, thread->native_count, thread->native_cut);
+}
+
+static void show_thread(const struct nt_dump_thread *thread, enum nt_machine machine, FILE *out,
+                        bool color) {
+  char doing[NT_THREAD_TEXT], cpu[NT_DURATION_TEXT];
+  fprintf(out, "%sthread %" PRIu32 "%s ", nt_style_text(color, NT_STYLE_BOLD), thread->tid,
+          nt_style_text(color, NT_STYLE_PLAIN));
+  nt_text_escape_print(out, thread->name);
+  if (thread->flags & NT_DUMP_THREAD_MAIN)
+    fputs(", the main thread", out);
+  if (thread->flags & NT_DUMP_THREAD_OURS)
+    fputs(", of libnccltrace", out);
+  if (thread->kernel)
+    fprintf(out, ": %s", nt_thread_doing(doing, sizeof doing, thread, machine, true));
+  if (thread->wait[0] != '\0') {
+    fputs(", wait channel ", out);
+    nt_text_escape_print(out, thread->wait);
+  }
+  if (thread->kernel)
+    fprintf(out, ", cpu %s", nt_duration_text(cpu, (int64_t)(thread->cpu_ns & INT64_MAX)));
+  fputc('\n', out);
+}
+
+/* The t-th thread, and those after it that stand alike, which are marked in `told`. */
+static void show_alike(const struct nt_dump_view *dump, size_t t, enum nt_machine machine,
+                       bool whole, bool *told, FILE *out, bool color) {
+  const struct nt_dump_thread *first = &dump->threads[t];
+  size_t more = 0;
+  show_thread(first, machine, out, color);
+  show_stacks(first, whole, out);
+  for (size_t k = t + 1; k < dump->thread_count && !whole; k++) {
+    const struct nt_dump_thread *other = &dump->threads[k];
+    if (told[k] || !is_alike(first, other))
+      continue;
+    told[k] = true;
+    if (more++ == 0)
+      fputs("  and", out);
+    if (more <= TIDS_SHOWN)
+      fprintf(out, "%s %" PRIu32, more > 1 ? "," : "", other->tid);
+  }
+  if (more > TIDS_SHOWN)
+    fputs(", …", out);
+  if (more > 0)
+    fprintf(out, ": %zu threads like this\n", more + 1);
+}
+
+static void show_threads(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
+                         bool color) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
+  enum nt_machine machine = nt_machine_of(nt_trace_evidence(trace, "machine"));
+  bool *told = calloc(dump->thread_count + 1, sizeof *told);
+  for (int ours = 0; ours < 2 && told != NULL; ours++)
+    for (size_t t = 0; t < dump->thread_count; t++) {
+      bool is_ours = dump->threads[t].flags & NT_DUMP_THREAD_OURS;
+      if (told[t] || is_ours != (ours != 0))
+        continue;
+      told[t] = true;
+      fputc('\n', out);
+      show_alike(dump, t, machine, whole, told, out, color);
+    }
+  free(told);
+}
+
+void nt_show_dump(const struct nt_trace *trace, size_t i, bool whole, FILE *out, bool color) {
+  show_head(trace, i, out, color);
+  show_facts(trace, i, out, color);
+  show_threads(trace, i, whole, out, color);
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------- */
+
+static json_t *frames_json(const struct nt_stack_frame *frames, uint32_t count) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < count; i++) {
+    const struct nt_stack_frame *frame = &frames[i];
+    json_t *one = json_pack("{s:o}", "file", nt_json_text(frame->file));
+    if (frame->build_id != NULL) {
+      json_object_set_new(one, "offset", nt_json_address(frame->offset));
+      json_object_set_new(one, "build_id", nt_json_text(frame->build_id));
+    } else {
+      json_object_set_new(one, "line", frame->line > 0 ? json_integer(frame->line) : json_null());
+    }
+    json_object_set_new(one, "function", nt_json_text(*frame->function ? frame->function : NULL));
+    json_array_append_new(list, one);
+  }
+  return list;
+}
+
+static json_t *syscall_json(const struct nt_dump_thread *thread, enum nt_machine machine) {
+  if (thread->syscall < 0)
+    return json_null();
+  char text[NT_SYSCALL_TEXT];
+  json_t *arguments = json_array();
+  for (int k = 0; k < 6; k++) {
+    snprintf(text, sizeof text, "0x%" PRIx64, thread->args[k]);
+    json_array_append_new(arguments, json_string(text));
+  }
+  return json_pack("{s:I, s:o, s:s, s:o}", "number", (json_int_t)thread->syscall, "name",
+                   nt_json_text(nt_syscall_name(machine, thread->syscall)), "text",
+                   nt_syscall_text(text, sizeof text, machine, thread->syscall, thread->args, true),
+                   "arguments", arguments);
+}
+
+static json_t *thread_json(const struct nt_dump_thread *thread, enum nt_machine machine) {
+  json_t *out = json_pack("{s:I, s:o, s:b, s:b}", "tid", (json_int_t)thread->tid, "name",
+                          nt_json_text(thread->kernel ? thread->name : NULL), "main",
+                          (thread->flags & NT_DUMP_THREAD_MAIN) != 0, "ours",
+                          (thread->flags & NT_DUMP_THREAD_OURS) != 0);
+  json_object_set_new(out, "state",
+                      thread->kernel ? json_string(nt_thread_state_text(thread->state))
+                                     : json_null());
+  json_object_set_new(out, "cpu_ns", thread->kernel ? nt_json_count(thread->cpu_ns) : json_null());
+  json_object_set_new(out, "system_call", syscall_json(thread, machine));
+  json_object_set_new(out, "wait_channel", nt_json_text(*thread->wait ? thread->wait : NULL));
+  json_object_set_new(out, "python", frames_json(thread->python, thread->python_count));
+  json_object_set_new(out, "native", frames_json(thread->native, thread->native_count));
+  return out;
+}
+
+static json_t *sections_json(uint32_t sections) {
+  json_t *list = json_array();
+  for (unsigned i = 1; i < 32; i++)
+    if (sections >> i & 1)
+      json_array_append_new(list, json_string(nt_dump_section_name(i)));
+  return list;
+}
+
+json_t *nt_show_dump_json(const struct nt_trace *trace, size_t i) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
+  enum nt_machine machine = nt_machine_of(nt_trace_evidence(trace, "machine"));
+  json_t *facts = json_object(), *missing = json_object(), *threads = json_array();
+  const char *key, *value;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
+    bool is_missing = same_group(key, "missing") && key[7] == '.';
+    json_t *name = nt_json_text(is_missing ? key + 8 : key);
+    if (name != NULL)
+      json_object_set_new(is_missing ? missing : facts, json_string_value(name),
+                          nt_json_text(value));
+    json_decref(name);
+  }
+  for (size_t t = 0; t < dump->thread_count; t++)
+    json_array_append_new(threads, thread_json(&dump->threads[t], machine));
+  return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number",
+                   (json_int_t)dump->number, "reason", nt_dump_reason_text(dump->reason), "began",
+                   nt_json_time(dump->began_ns), "taken", nt_json_time(dump->taken_ns), "sections",
+                   sections_json(dump->taken), "unfinished",
+                   sections_json(nt_dump_unfinished(dump)), "missing", missing, "facts", facts,
+                   "threads", threads);
+}
