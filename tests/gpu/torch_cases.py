@@ -119,7 +119,9 @@ def is_named(text: str, line: str) -> bool:
 
 def of_culprit(seen: dict, case: Case) -> str:
     """All that the first finding says of the culprit itself."""
-    return json.dumps([item for item in first_of(seen).get("culprits", []) if item.get("rank") == case.culprit])
+    first = first_of(seen)
+    return json.dumps([item for item in first.get("culprits", []) if item.get("rank") == case.culprit] +
+                      [line for line in first.get("evidence", []) if line.startswith(f"rank {case.culprit} ")])
 
 
 def shortcomings(seen: dict, case: Case, dumped: bool) -> list:

@@ -26,7 +26,27 @@ static bool same_story(const struct nt_inquiry *inquiry, const struct nt_joint *
   return x && y && nt_fn_canonical(x->fn) == nt_fn_canonical(y->fn);
 }
 
-/* "ranks 0-1,3 called AllReduce #7 on A (…)" for one representative. */
+/* Where all of `ranks` made their call at this position; NULL if not known, or not at one place. */
+static const char *common_site(const struct nt_job *job, const struct nt_joint *joint,
+                               uint32_t position, const struct nt_rank_set *ranks) {
+  const char *site = NULL;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(job, &joint->members[i]);
+    const struct nt_model_call *call = nt_member_call(job, &joint->members[i], position);
+    if (!call || rank->world < 0 || !nt_rank_set_has(ranks, (uint32_t)rank->world))
+      continue;
+    if (site && call->at != at)
+      return NULL;
+    at = call->at;
+    site = nt_model_site(rank, at);
+    if (!site)
+      return NULL;
+  }
+  return site;
+}
+
+/* "ranks 0-1,3 called AllReduce #7 on A (…) at train.py:41 step" for one representative. */
 static void say_call(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t joint_index,
                      uint32_t member_index, uint32_t position, const struct nt_rank_set *ranks) {
   const struct nt_joint *joint = &inquiry->job->joints[joint_index];
@@ -36,7 +56,9 @@ static void say_call(struct nt_inquiry *inquiry, struct nt_finding *finding, uin
     return;
   nt_describe_call(text, sizeof text, inquiry->job, member->rank,
                    member->call[position - member->first]);
-  nt_lines_add(&finding->evidence, "%s called %s", nt_describe_ranks(who, sizeof who, ranks), text);
+  const char *site = common_site(inquiry->job, joint, position, ranks);
+  nt_lines_add(&finding->evidence, "%s called %s%s%s", nt_describe_ranks(who, sizeof who, ranks),
+               text, site ? " at " : "", site ? site : "");
 }
 
 /* Members that called the operation the finding names (`exactly`: with these arguments), in which it is

@@ -60,17 +60,41 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   return out;
 }
 
+/* " at train.py:41 step"; of a call without a stack, as a destructor makes it, " after AllReduce #9 on A at …" of the
+ * last one before it that has one. */
+static char *place_of(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                      uint32_t last) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  const char *site = nt_model_site(model, model->calls[last].at);
+  uint32_t before = NT_NONE;
+  char call[NT_DESCRIBE];
+  out[0] = '\0';
+  if (site)
+    snprintf(out, size, " at %s", site);
+  for (uint32_t i = 0; !site && i < model->call_count; i++)
+    if (model->calls[i].view != NT_NONE && nt_model_site(model, model->calls[i].at) &&
+        model->calls[i].enter_ns <= model->calls[last].enter_ns &&
+        (before == NT_NONE || model->calls[i].enter_ns >= model->calls[before].enter_ns))
+      before = i;
+  if (before != NT_NONE)
+    snprintf(out, size, ", after %s at %s",
+             nt_describe_call(call, sizeof call, inquiry->job, rank, before),
+             nt_model_site(model, model->calls[before].at));
+  return out;
+}
+
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  char state[64], call[NT_DESCRIBE];
+  char state[64], call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
   if (last == NT_NONE) {
     snprintf(out, size, "rank %d (%s) made no call", model->world, state);
     return out;
   }
-  snprintf(out, size, "rank %d (%s) last called %s%s", model->world, state,
+  snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,
            nt_describe_call(call, sizeof call, inquiry->job, rank, last),
+           place_of(place, sizeof place, inquiry, rank, last),
            nt_call_is_open(inquiry->job, rank, last) ? " and did not return"
            : model->calls[last].pending              ? " in a group that it has not ended"
                                                      : "");
