@@ -33,9 +33,10 @@ static struct nt_model_dump *dump(uint32_t rank) {
   return made;
 }
 
-static void add_fact(struct nt_model_dump *dump, const char *text, bool node, int64_t at_ns) {
+static void add_fact(struct nt_model_dump *dump, const char *text, enum nt_fact_of of,
+                     int64_t at_ns) {
   dump->facts[dump->fact_count++] =
-      (struct nt_model_fact){.text = strdup(text), .node = node, .at_ns = at_ns};
+      (struct nt_model_fact){.text = strdup(text), .of = of, .at_ns = at_ns};
 }
 
 static const struct nt_culprit *culprit(void) {
@@ -123,11 +124,12 @@ static void facts_of_hardware_are_evidence_of_a_standstill_outside(void **state)
   job_pass(&j, 3000);
   for (uint32_t r = 0; r < 3; r++) {
     struct nt_model_dump *made = dump(r);
-    add_fact(made, "kernel log: NVRM: Xid 79", true, j.clock);
-    add_fact(made, "kernel log: of last week", true, 1);
+    add_fact(made, "kernel log: NVRM: Xid 79", NT_FACT_OF_NODE, j.clock);
+    add_fact(made, "kernel log: of last week", NT_FACT_OF_NODE, 1);
+    add_fact(made, "NCCL RAS: rank 2 lags behind", NT_FACT_OF_JOB, 0);
     made->missing = strdup("NVML (it is not there)");
     if (r == 1)
-      add_fact(made, "gpu.0.fault: GPU is lost", false, 0);
+      add_fact(made, "gpu.0.fault: GPU is lost", NT_FACT_OF_PROCESS, 0);
   }
   job_judge(&j);
   assert_int_equal(j.verdict.findings[0].class, NT_CLASS_OUTSIDE);
@@ -135,6 +137,7 @@ static void facts_of_hardware_are_evidence_of_a_standstill_outside(void **state)
   assert_int_equal(evidence("host node: kernel log: NVRM: Xid 79"), 1);
   assert_int_equal(evidence("host node: kernel log: of last week"), 0);
   assert_int_equal(evidence("rank 1: gpu.0.fault: GPU is lost"), 1);
+  assert_int_equal(evidence("NCCL RAS: rank 2 lags behind"), 1);
   assert_int_equal(evidence("ranks 0-2: not asked: NVML (it is not there)"), 1);
   job_free(&j);
 }
@@ -145,7 +148,7 @@ static void facts_of_hardware_are_no_evidence_of_a_missing_call(void **state) {
   job_all(&j, a, NT_FN_AllReduce, 16);
   job_others(&j, 1, a, NT_FN_AllReduce, 16);
   struct nt_model_dump *made = dump(0);
-  add_fact(made, "gpu.0.fault: GPU is lost", false, 0);
+  add_fact(made, "gpu.0.fault: GPU is lost", NT_FACT_OF_PROCESS, 0);
   made->missing = strdup("NVML (it is not there)");
   culprit();
   assert_int_equal(evidence("rank 0: gpu"), 0);
@@ -175,7 +178,11 @@ static const char *const facts[][2] = {
     {"net.eth1.carrier_changes", "3"},
     {"net.eth2", "down"},
     {"net.eth2.carrier_changes", "1"},
-    {"ras.1", "rank 3 is missing"},
+    {"ras.1", "Job summary"},
+    {"ras.2", "Errors"},
+    {"ras.3", "======"},
+    {"ras.4", "  INCOMPLETE"},
+    {"missing.RAS", "it is asked by the process with local rank 0"},
     {"missing.NVML", "no permission"},
     {"missing.kernel-log", "/dev/kmsg: no permission"},
     {"missing.syscall", "no permission"},
@@ -191,7 +198,7 @@ static const char *const wanted[] = {
     "ib.mlx5_1.1: DOWN, Polling, 10 Gb/sec",
     "ib.mlx5_0.1.link_downed: 3",
     "net.eth1: down",
-    "ras.1: rank 3 is missing",
+    "NCCL RAS:   INCOMPLETE",
 };
 
 static void put_dump(struct fixture *f, int64_t began_ns) {
@@ -251,8 +258,8 @@ static void only_what_a_finding_may_need_is_loaded(void **state) {
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
     assert_string_equal(dump->facts[i].text, wanted[i]);
   assert_true(dump->facts[0].at_ns == began - INT64_C(12000000000));
-  assert_true(dump->facts[0].node);
-  assert_false(dump->facts[1].node);
+  assert_int_equal(dump->facts[0].of, NT_FACT_OF_NODE);
+  assert_int_equal(dump->facts[1].of, NT_FACT_OF_PROCESS);
   assert_string_equal(dump->missing, "NVML (no permission), kernel log (/dev/kmsg: no permission)");
   nt_trace_close(trace);
   nt_trace_loader_free(&loader);

@@ -8,7 +8,7 @@
 #include "cli/text.h"
 
 #define BEFORE_NS INT64_C(600000000000) /* a fault may be told of that long before its effect */
-enum { FACTS_MAX = 16 };
+enum { FACTS_MAX = 16, LINES_MAX = 12 /* of RAS */ };
 
 /* ---- where a rank is ---------------------------------------------------------------------------- */
 
@@ -74,36 +74,42 @@ static bool is_told(const struct nt_lines *lines, const char *text) {
   return false;
 }
 
-/* Those of a node are told once, whoever has them. */
+/* Those of a node or the job are told once, whoever has them. */
 static bool say_fact(struct nt_finding *finding, const struct nt_model_rank *rank,
                      const struct nt_model_fact *fact) {
-  char line[2 * NT_DESCRIBE], who[96];
+  char line[2 * NT_DESCRIBE], who[96] = "";
   if (fact->at_ns && finding->since_ns && fact->at_ns < finding->since_ns - BEFORE_NS)
     return false;
-  if (fact->node)
-    snprintf(who, sizeof who, "host %.80s", rank->host ? rank->host : "unknown");
-  else
-    snprintf(who, sizeof who, "rank %d", rank->world);
-  snprintf(line, sizeof line, "%s: %s", who, fact->text);
+  if (fact->of == NT_FACT_OF_NODE)
+    snprintf(who, sizeof who, "host %.80s: ", rank->host ? rank->host : "unknown");
+  else if (fact->of == NT_FACT_OF_PROCESS)
+    snprintf(who, sizeof who, "rank %d: ", rank->world);
+  snprintf(line, sizeof line, "%s%s", who, fact->text);
   if (is_told(&finding->evidence, line))
     return false;
   nt_lines_add(&finding->evidence, "%s", line);
   return true;
 }
 
+/* Up to `most` facts that are of the job, or that are not. */
+static void say_facts(const struct nt_model *model, struct nt_finding *finding, bool of_job,
+                      uint32_t most) {
+  uint32_t told = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_dump *dump = model->ranks[r].dump;
+    for (uint32_t i = 0; dump && i < dump->fact_count && told < most; i++)
+      if (dump->began_ns >= finding->since_ns && (dump->facts[i].of == NT_FACT_OF_JOB) == of_job)
+        told += say_fact(finding, &model->ranks[r], &dump->facts[i]);
+  }
+}
+
 void nt_say_dumps(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
-  uint32_t told = 0;
   if (finding->class != NT_CLASS_STALLED && finding->class != NT_CLASS_GPU &&
       finding->class != NT_CLASS_OUTSIDE)
     return;
-  for (uint32_t r = 0; r < model->rank_count; r++) {
-    const struct nt_model_dump *dump = model->ranks[r].dump;
-    if (!dump || dump->began_ns < finding->since_ns)
-      continue;
-    for (uint32_t i = 0; i < dump->fact_count && told < FACTS_MAX; i++)
-      told += say_fact(finding, &model->ranks[r], &dump->facts[i]);
-  }
+  say_facts(model, finding, false, FACTS_MAX);
+  say_facts(model, finding, true, LINES_MAX);
   for (uint32_t r = 0; r < model->rank_count; r++) {
     const struct nt_model_dump *dump = model->ranks[r].dump;
     if (dump && dump->missing && dump->began_ns >= finding->since_ns)

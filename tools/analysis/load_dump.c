@@ -128,26 +128,22 @@ static bool interface_matters(const struct nt_trace *trace, size_t dump, const c
   return false;
 }
 
-enum matter { IRRELEVANT, OF_PROCESS, OF_NODE };
-
-static enum matter judge(const struct nt_trace *trace, size_t dump, const char *key,
-                         const char *value) {
+/* Whose fact it is, -1 if it is of no importance. */
+static int judge(const struct nt_trace *trace, size_t dump, const char *key, const char *value) {
   const char *what;
-  if (!strncmp(key, "ras.", 4))
-    return OF_PROCESS;
   if (!strncmp(key, "kernel.", 7))
-    return isdigit((unsigned char)key[7]) ? OF_NODE : IRRELEVANT;
+    return isdigit((unsigned char)key[7]) ? NT_FACT_OF_NODE : -1;
   if ((what = behind(key, "gpu")) != NULL)
-    return gpu_matters(what, value) ? OF_PROCESS : IRRELEVANT;
+    return gpu_matters(what, value) ? NT_FACT_OF_PROCESS : -1;
   if (!strncmp(key, "missing.gpu.", 12))
-    return strstr(value, "lost") ? OF_PROCESS : IRRELEVANT;
+    return strstr(value, "lost") ? NT_FACT_OF_PROCESS : -1;
   if ((what = behind(key, "ib")) != NULL)
-    return port_matters(what, value) ? OF_NODE : IRRELEVANT;
+    return port_matters(what, value) ? NT_FACT_OF_NODE : -1;
   if (!strncmp(key, "net.", 4) && !strchr(key + 4, '.'))
-    return interface_matters(trace, dump, key, value) ? OF_NODE : IRRELEVANT;
+    return interface_matters(trace, dump, key, value) ? NT_FACT_OF_NODE : -1;
   if (!strcmp(key, "cgroup.memory.oom_kill"))
-    return strtoull(value, NULL, 10) ? OF_PROCESS : IRRELEVANT;
-  return IRRELEVANT;
+    return strtoull(value, NULL, 10) ? NT_FACT_OF_PROCESS : -1;
+  return -1;
 }
 
 /* "12 s ago: NVRM: Xid …" of the kernel's log: when that was, and the line. */
@@ -162,12 +158,14 @@ static const char *split_age(const char *value, int64_t now_ns, int64_t *at_ns) 
   return end + 8;
 }
 
-static int add_fact(struct nt_model_dump *dump, enum matter matter, const char *key,
+static int add_fact(struct nt_model_dump *dump, enum nt_fact_of of, const char *key,
                     const char *value) {
   struct nt_model_fact *fact = &dump->facts[dump->fact_count++];
   bool kernel = !strncmp(key, "kernel.", 7);
   char *text = NULL;
-  fact->node = matter == OF_NODE;
+  fact->of = of;
+  if (of == NT_FACT_OF_JOB)
+    key = "NCCL RAS";
   if (!strncmp(key, "missing.", 8))
     key += 8;
   if (kernel)
@@ -201,8 +199,9 @@ static int add_missing(struct nt_model_dump *dump, const struct nt_trace *trace,
   if (!out)
     return -NT_ERR_MEMORY;
   for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
-    if (!nt_dump_missing_source(source, sizeof source, key) || !is_hardware_source(source))
-      continue;
+    if (!nt_dump_missing_source(source, sizeof source, key) || !is_hardware_source(source) ||
+        strstr(value, "asked by the process"))
+      continue; /* the last: another one has it */
     fprintf(out, "%s%s (", count++ ? ", " : "", source);
     nt_text_escape_print(out, value);
     fputc(')', out);
@@ -218,16 +217,26 @@ static int add_missing(struct nt_model_dump *dump, const struct nt_trace *trace,
   return 0;
 }
 
+/* RAS prints a summary; what it found stands below "Warnings" and "Errors", each underlined. */
+static bool ras_matters(const char *value, bool *found) {
+  bool title = !strncmp(value, "Warnings", 8) || !strncmp(value, "Errors", 6);
+  *found |= title;
+  return *found && !title && value[strspn(value, " =-")] != '\0';
+}
+
 static int add_facts(struct nt_model_dump *dump, const struct nt_trace *trace, size_t i) {
   const char *key, *value;
   int status = 0;
+  bool found = false;
   dump->facts = calloc(FACTS_MAX, sizeof *dump->facts);
   if (!dump->facts)
     return -NT_ERR_MEMORY;
   for (size_t k = 0; !status && nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
-    enum matter matter = judge(trace, i, key, value);
-    if (matter != IRRELEVANT && dump->fact_count < FACTS_MAX)
-      status = add_fact(dump, matter, key, value);
+    int of = judge(trace, i, key, value);
+    if (!strncmp(key, "ras.", 4) && ras_matters(value, &found))
+      of = NT_FACT_OF_JOB;
+    if (of >= 0 && dump->fact_count < FACTS_MAX)
+      status = add_fact(dump, (enum nt_fact_of)of, key, value);
   }
   return status ? status : add_missing(dump, trace, i);
 }

@@ -88,11 +88,13 @@ struct nt_model_dump_thread {
   struct nt_model_stack stack; /* `user` and `all` are NULL if there is none */
 };
 
-/* What a dump tells of a possible fault of hardware, or of what NCCL knows of other ranks. Escaped. */
+enum nt_fact_of { NT_FACT_OF_PROCESS, NT_FACT_OF_NODE, NT_FACT_OF_JOB };
+
+/* What a dump tells of a possible fault of hardware, or of what NCCL's RAS knows of the job. Escaped. */
 struct nt_model_fact {
   char *text;    /* "gpu.0.fault: GPU is lost" */
   int64_t at_ns; /* when it happened, 0 if not known */
-  bool node;     /* true of the whole node */
+  enum nt_fact_of of;
 };
 
 /* The newest dump of a process. */
