@@ -66,6 +66,9 @@ refuses "ls --color=blue" 2 "auto, always or never" ls --color=blue
 refuses "dump of nothing" 2 "say which" dump
 refuses "dump --dir of nothing" 1 "no such traced process" dump --dir "$dir"
 refuses "ls --dir of nothing" 1 "no process on this node has its trace in that directory" ls --dir "$dir"
+refuses "dump --native --flush" 2 "does not go with --flush" dump --all --native --flush
+refuses "dump --signal --native" 2 "can say nothing else" dump --all --signal --native
+refuses "show --dump=newest" 2 "the number of a dump, not 'newest'" show --dump=newest x
 refuses "dump of a word" 2 "'rank0' is not a process id" dump rank0
 refuses "dump --rank=1-" 2 "'1-' is not a list of ranks" dump --rank=1-
 refuses "dump --timeout=soon" 2 "'soon' is not a number of seconds" dump --all --timeout=soon

@@ -12,7 +12,7 @@ static const struct {
   const char *help;
 } commands[] = {
     {"ls", nt_command_ls, "list traced processes, and what each is doing in NCCL"},
-    {"dump", nt_command_dump, "have running processes write their traces out now"},
+    {"dump", nt_command_dump, "have running processes dump what they do"},
     {"show", nt_command_show, "print the records of a trace"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -106,8 +106,10 @@ static bool same_frames(const struct nt_stack_frame *a, uint32_t a_count,
   return true;
 }
 
-/* The main thread is like no other. */
+/* The main thread is like no other, and those of this library have names that tell them apart. */
 static bool is_alike(const struct nt_dump_thread *a, const struct nt_dump_thread *b) {
+  if (a->flags & NT_DUMP_THREAD_OURS && strcmp(a->name, b->name) != 0)
+    return false;
   return a->flags == b->flags && !(a->flags & NT_DUMP_THREAD_MAIN) && a->kernel == b->kernel &&
          a->state == b->state && a->syscall == b->syscall && strcmp(a->wait, b->wait) == 0 &&
          same_frames(a->python, a->python_count, b->python, b->python_count) &&

@@ -168,6 +168,8 @@ void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
   const struct nt_process_info *info = nt_trace_process(trace);
   show_process(info, out);
   show_counts(info, out);
+  if (nt_trace_dump_count(trace) > 0)
+    fprintf(out, "%-18s%zu\n", "dumps", nt_trace_dump_count(trace));
   title(out, color, "communicators");
   show_comms(trace, out, color);
   show_streams(trace, out, color);
@@ -248,7 +250,8 @@ json_t *nt_show_header_json(struct nt_trace *trace) {
   }
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
     json_array_append_new(warnings, nt_json_text(nt_trace_warning_at(trace, i)));
-  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "process", process_json(nt_trace_process(trace)),
-                   "communicators", comms, "streams", streams, "evidence", evidence, "warnings",
-                   warnings);
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "process",
+                   process_json(nt_trace_process(trace)), "communicators", comms, "streams",
+                   streams, "evidence", evidence, "warnings", warnings, "dumps",
+                   (json_int_t)nt_trace_dump_count(trace));
 }

@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Dumps from asking to reading: two ranks of a Python program, rank 1 blocked in its data loader, rank 0 waiting for it.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+dir=$(mktemp -d)
+NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
+export NCCLTRACE_SHM PATH=$build:$PATH
+pids=()
+end_job() {
+  [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
+  wait 2>/dev/null
+  rm -rf "$dir" "$NCCLTRACE_SHM"
+}
+trap end_job EXIT
+passed=0 failed=0
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok $name"
+    passed=$((passed + 1))
+  else
+    echo "FAIL $name: $*"
+    sed 's/^/    /' "$dir/out" "$dir/err" 2>/dev/null | head -n 30
+    failed=$((failed + 1))
+  fi
+}
+run() { timeout 60 "$@" >"$dir/out" 2>"$dir/err" </dev/null; }
+count() { [ "$(grep -cE -- "$1" "$dir/out")" -eq "$2" ]; }
+says() { grep -qE -- "$1" "$dir/out" "$dir/err"; }
+json() { python3 -c "import json, sys; d = json.load(open('$dir/out')); assert $1"; }
+finish() {
+  echo "$passed passed, $failed failed"
+  [ $failed -eq 0 ]
+  exit
+}
+if [ -n "${SAN:-}" ]; then
+  echo "skip dumps: built with sanitizers"
+  exit 0
+fi
+
+cat >"$dir/job.py" <<'PY'
+import ctypes, os, signal, sys, threading, time
+
+process = ctypes.CDLL(None)
+ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)
+runtime = ctypes.CDLL("libcudart.so.13", mode=ctypes.RTLD_GLOBAL)
+rank, ranks, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def load_batch():
+    return os.read(pipe[0], 1)
+
+
+def step():
+    process.ncclAllReduce(buffer, buffer, ctypes.c_size_t(16), 7, 0, comm, None)
+    process.cudaStreamSynchronize(None)
+
+
+unique, comm, buffer, pipe = UniqueId(), ctypes.c_void_p(), ctypes.c_void_p(), os.pipe()
+if rank == 0:
+    process.ncclGetUniqueId(ctypes.byref(unique))
+    with open(path + ".new", "wb") as file:
+        file.write(bytes(unique))
+    os.rename(path + ".new", path)
+while not os.path.exists(path):
+    time.sleep(0.01)
+with open(path, "rb") as file:
+    unique = UniqueId.from_buffer_copy(file.read())
+process.ncclCommInitRank(ctypes.byref(comm), ranks, unique, rank)
+runtime.cudaMalloc(ctypes.byref(buffer), 1024)
+never = threading.Event()
+for _ in range(5):
+    threading.Thread(target=never.wait, daemon=True).start()
+if "deaf" in sys.argv:
+    for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):
+        signal.signal(number, signal.SIG_DFL)
+step()
+if rank == 1 or ranks == 1:
+    load_batch()
+step()
+PY
+start() { # NAME RANK RANKS [WORD] [VARIABLE=VALUE...]
+  local name=$1 rank=$2 ranks=$3 word=${4:-}
+  shift $(($# < 4 ? $# : 4))
+  env RANK="$rank" WORLD_SIZE="$ranks" NCCLTRACE_DIR="$dir/$name" LD_LIBRARY_PATH="$build/sim" \
+    LD_PRELOAD="$build/libnccltrace.so" "$@" python3 "$dir/job.py" "$rank" "$ranks" "$dir/$name.id" $word \
+    >"$dir/$name$rank.log" 2>&1 </dev/null &
+  pids+=($!)
+}
+# The last call of the process stands in `ls` as PATTERN.
+await() { # PID PATTERN
+  local tenth
+  for ((tenth = 0; tenth < 300; tenth++)); do
+    run nccltrace ls
+    ! says "^ *$1 .*$2" || return 0
+    sleep 0.1
+  done
+  return 1
+}
+start job 0 2
+start job 1 2
+check "rank 0 waits for the GPU" await "${pids[0]}" 'AllReduce #2 .*, in cudaStreamSynchronize'
+check "rank 1 is one call short" await "${pids[1]}" 'AllReduce #1 '
+[ $failed -eq 0 ] || finish
+
+run nccltrace dump --all
+check "dump of two ranks succeeds" test $? -eq 0
+check "each tells its dump, its threads and its file" \
+  count '^pid [0-9]+ rank [01]: dump 1 of [0-9]+ threads \(.*\) written to .*/job/rank[01]\.trace' 2
+python=yes
+says 'no Python stacks' && python=
+run nccltrace show job/rank1.trace "$dir/job/rank1.trace"
+check "show without options tells that there are dumps" says 'rank1.trace: 1 dump of the process, the newest of .* \(--dump shows it\)'
+
+run nccltrace show --dump "$dir/job/rank1.trace"
+check "show --dump tells which dump, of when and whose wish" \
+  count '^dump 1 of 20[0-9T:.-]+Z, asked for by nccltrace dump: [0-9]+ threads ' 1
+check "it tells what is missing" count '^missing: ' 1
+check "it says what the main thread waits for" \
+  count "^thread ${pids[1]} python3?[0-9.]*, the main thread: sleeping in read\(fd [0-9]+, 0x[0-9a-f]+, 1\)" 1
+check "threads that stand alike are told once" count '^  and( [0-9]+,?)+: [56] threads like this$' 1
+check "the library's own come last" test "$(grep '^thread' "$dir/out" | tail -n 1 | grep -c 'of libnccltrace')" = 1
+cp "$dir/out" "$dir/file"
+run nccltrace show --dump=1 "${pids[1]}"
+check "file and process give the same dump" cmp -s "$dir/out" "$dir/file"
+run nccltrace show --dump --full-stacks "${pids[1]}"
+check "--full-stacks tells of every thread" \
+  test "$(grep -c '^thread' "$dir/out")" -gt $(($(grep -c '^thread' "$dir/file") + 3))
+run nccltrace show --dump --json "${pids[1]}"
+check "--dump --json tells the same" json "d[0]['dump']['number'] == 1 and \
+  [t['system_call']['name'] for t in d[0]['dump']['threads'] if t['main']] == ['read'] and \
+  sum(t['ours'] for t in d[0]['dump']['threads']) >= 2"
+run nccltrace show --dump=7 "${pids[1]}"
+check "a dump that is not there fails" test $? -eq 1
+check "and it is said which are" says 'has no dump 7, but those from 1 to 1'
+run nccltrace show --dump=0 "${pids[1]}"
+check "--dump=0 is wrong usage" test $? -eq 2
+
+run nccltrace dump --flush --rank 1
+check "--flush writes without a dump" count "^pid ${pids[1]} rank 1: written to .*/rank1\.trace \(" 1
+run nccltrace show --dump=2 "${pids[1]}"
+check "and there is none" says 'no dump 2'
+run nccltrace dump --signal --rank 1 --json
+check "--signal asks for a dump" json "d[0]['outcome'] == 'written' and d[0]['dump']['number'] == 2"
+check "--json counts threads and stacks" json "d[0]['dump']['threads'] >= 8 and d[0]['dump']['unfinished'] == []"
+run nccltrace show --dump "${pids[1]}"
+check "which says so" count '^dump 2 of .*, asked for by a signal: ' 1
+
+if [ -n "$python" ]; then
+  line=$(grep -n 'return os.read' "$dir/job.py" | cut -d: -f1)
+  check "the main thread's Python stack is there" count "^    $dir/job.py:$line load_batch\$" 1
+  place="load_batch\(\) at job.py:$line"
+else
+  echo "skip Python stacks in dumps: the library takes none"
+  place="host code"
+fi
+run tracediff "$dir/job"
+check "tracediff says where the culprit is" \
+  count "^  rank 1: .*, now in $place \(main thread sleeping in read\(fd [0-9]+\), since [0-9:.]+ UTC; from the dump of [0-9:.]+ UTC\)" 1
+check "and where all its threads are told of" count "^  all its threads: nccltrace show --dump ${pids[1]} on " 1
+check "and blames whom it blamed" count '^missing \(certain\): rank 1 never called AllReduce #2 ' 1
+
+run nccltrace dump --native --rank 0
+check "--native succeeds" test $? -eq 0
+run nccltrace show --dump "${pids[0]}"
+if says ', no native stacks\)'; then
+  echo "skip native stacks: $(sed -n 's/^missing: /missing: /p' "$dir/out")"
+else
+  check "--native has native stacks" says '^ +[^ ]+\+0x[0-9a-f]+$'
+fi
+
+kill -STOP "${pids[1]}"
+check "rank 1 is stopped" await "${pids[1]}" ' stopped '
+run nccltrace dump --all
+check "a stopped process is not asked, the other is" \
+  test "$(sort "$dir/out" | grep -cE 'rank (0: dump [0-9]+ of|1: stopped: nothing is written)')/$(wc -l <"$dir/out")" = 2/2
+run nccltrace dump --signal "${pids[1]}"
+check "nor is it sent a signal" count 'rank 1: stopped: ' 1
+kill -CONT "${pids[1]}"
+
+start deaf 0 1 deaf
+deaf=${pids[2]}
+check "a third job runs" await "$deaf" 'AllReduce #1 '
+run nccltrace dump --signal "$deaf"
+check "a signal without a handler is not sent" test $? -eq 1
+check "and it is said why" count ': signal [0-9]+ was not sent: the process does not handle it any more' 1
+check "the process lives" kill -0 "$deaf"
+start silent 0 1 '' NCCLTRACE_SIGNAL=off
+check "a fourth job runs" await "${pids[3]}" 'AllReduce #1 '
+run nccltrace dump --signal "${pids[3]}"
+check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
+run nccltrace dump "${pids[3]}"
+check "and can be asked without one" count ': dump 1 of ' 1
+
+kill -KILL "${pids[@]}"
+wait "${pids[@]}" 2>/dev/null
+pids=()
+check "rank 1 is dead" test ! -e "/proc/$deaf"
+run nccltrace dump --rank 1 --dir "$dir/job"
+check "a dead process is not asked" count 'rank 1: vanished: .*left-over area' 1
+run nccltrace show --dump=2 "$dir/job/rank1.trace"
+check "its dumps are there" count '^dump 2 of ' 1
+run tracediff "$dir/job"
+check "and tell where it was" count "^  rank 1: .*, last seen in $place \(main thread sleeping in read" 1
+finish
