@@ -20,14 +20,14 @@ enum { THREADS_MAX = 64, FACTS_MAX = 64, KEY = 128 };
 
 /* "load_batch() at data.py:41" of the innermost frame of the program; NULL if there is none, or no memory. */
 static char *place_of(const struct nt_stack_frame *frames, uint32_t count) {
-  char function[NT_FRAME_TEXT], site[NT_FRAME_TEXT], *text;
+  char function[NT_STACK_LINE_TEXT], site[NT_STACK_LINE_TEXT], *text;
   for (uint32_t i = 0; i < count; i++) {
     if (!nt_stack_is_program(&frames[i]))
       continue;
     const struct nt_stack_frame where = {
         .file = frames[i].file, .line = frames[i].line, .function = ""};
     nt_text_escape(function, sizeof function, frames[i].function);
-    nt_stack_frame_text(site, sizeof site, &where, false);
+    nt_stack_line_text(site, sizeof site, &where, false);
     const char *brackets = *function && function[strlen(function) - 1] != '>' ? "()" : "";
     return asprintf(&text, "%s%s at %s", *function ? function : "?", brackets, site) < 0 ? NULL
                                                                                          : text;

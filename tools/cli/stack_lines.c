@@ -14,8 +14,8 @@ bool nt_stack_is_program(const struct nt_stack_frame *frame) {
   return frame->build_id == NULL && nt_stack_site(pair, 2) == 0;
 }
 
-char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths) {
-  char text[NT_FRAME_TEXT], place[32] = "";
+char *nt_stack_line_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths) {
+  char text[NT_STACK_LINE_TEXT], place[32] = "";
   const char *slash = strrchr(frame->file, '/');
   const char *file = !paths && slash != NULL && slash[1] != '\0' ? slash + 1 : frame->file;
   if (frame->line > 0)
@@ -75,9 +75,8 @@ static void print_fold(FILE *out, const char *indent, struct fold *fold) {
 
 static void print_frame(FILE *out, const struct nt_stack_style *style,
                         const struct nt_stack_frame *frame) {
-  char text[NT_FRAME_TEXT];
-  fprintf(out, "%s%s\n", style->indent,
-          nt_stack_frame_text(text, sizeof text, frame, style->paths));
+  char text[NT_STACK_LINE_TEXT];
+  fprintf(out, "%s%s\n", style->indent, nt_stack_line_text(text, sizeof text, frame, style->paths));
 }
 
 /* Native code alone: nothing tells what is the program's. */

@@ -11,9 +11,9 @@
 /* The frame is of the program, not of an installed package, the standard library or native code. */
 bool nt_stack_is_program(const struct nt_stack_frame *frame);
 
-#define NT_FRAME_TEXT 512
+#define NT_STACK_LINE_TEXT 512
 /* "data.py:41 load_batch", "libtorch.so+0x1a2b"; with `paths` the whole path. Escaped. Returns `out`. */
-char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths);
+char *nt_stack_line_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths);
 
 struct nt_stack_style {
   const char *indent;
