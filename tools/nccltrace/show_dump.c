@@ -193,20 +193,22 @@ void nt_show_dump(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
+/* Native frames have the same fields as those of Python and their place in the module. */
+static json_t *frame_json(const struct nt_stack_frame *frame) {
+  const char *function = *frame->function ? frame->function : NULL;
+  json_t *line = frame->line > 0 ? json_integer(frame->line) : json_null();
+  if (frame->build_id == NULL)
+    return json_pack("{s:o, s:o, s:o}", "file", nt_json_text(frame->file), "line", line, "function",
+                     nt_json_text(function));
+  return json_pack("{s:n, s:o, s:o, s:o, s:o, s:o}", "file", "line", line, "function",
+                   nt_json_text(function), "module", nt_json_text(frame->file), "build_id",
+                   nt_json_text(frame->build_id), "offset", nt_json_count(frame->offset));
+}
+
 static json_t *frames_json(const struct nt_stack_frame *frames, uint32_t count) {
   json_t *list = json_array();
-  for (uint32_t i = 0; i < count; i++) {
-    const struct nt_stack_frame *frame = &frames[i];
-    json_t *one = json_pack("{s:o}", "file", nt_json_text(frame->file));
-    if (frame->build_id != NULL) {
-      json_object_set_new(one, "offset", nt_json_address(frame->offset));
-      json_object_set_new(one, "build_id", nt_json_text(frame->build_id));
-    } else {
-      json_object_set_new(one, "line", frame->line > 0 ? json_integer(frame->line) : json_null());
-    }
-    json_object_set_new(one, "function", nt_json_text(*frame->function ? frame->function : NULL));
-    json_array_append_new(list, one);
-  }
+  for (uint32_t i = 0; i < count; i++)
+    json_array_append_new(list, frame_json(&frames[i]));
   return list;
 }
 
