@@ -13,11 +13,12 @@ static char out[NT_SITE_TEXT];
 static void the_site_is_the_program_s_own_frame(void **state) {
   (void)state;
   static const struct nt_stack_frame frames[] = {
-      {"/usr/lib/python3.11/contextlib.py", "inner", 80},
-      {"/opt/venv/lib/python3.11/site-packages/torch/distributed/c10d.py", "all_reduce", 2810},
-      {"<frozen importlib._bootstrap>", "_call", 241},
-      {"/home/me/train.py", "Trainer.step", 88},
-      {"/home/me/main.py", "<module>", 3},
+      {"/usr/lib/python3.11/contextlib.py", "inner", 80, NULL, 0},
+      {"/opt/venv/lib/python3.11/site-packages/torch/distributed/c10d.py", "all_reduce", 2810, NULL,
+       0},
+      {"<frozen importlib._bootstrap>", "_call", 241, NULL, 0},
+      {"/home/me/train.py", "Trainer.step", 88, NULL, 0},
+      {"/home/me/main.py", "<module>", 3, NULL, 0},
   };
   assert_int_equal(nt_stack_site(frames, 5), 3);
   assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 5), "train.py:88 Trainer.step");
@@ -25,21 +26,21 @@ static void the_site_is_the_program_s_own_frame(void **state) {
 
 static void of_installed_frames_alone_it_is_the_innermost(void **state) {
   (void)state;
-  static const struct nt_stack_frame frames[] = {{"/x/site-packages/a.py", "f", 1},
-                                                 {"/x/site-packages/b.py", "g", 2}};
+  static const struct nt_stack_frame frames[] = {{"/x/site-packages/a.py", "f", 1, NULL, 0},
+                                                 {"/x/site-packages/b.py", "g", 2, NULL, 0}};
   assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 2), "a.py:1 f");
 }
 
 static void an_unknown_line_is_left_out(void **state) {
   (void)state;
-  static const struct nt_stack_frame frame = {"<string>", "f", 0};
+  static const struct nt_stack_frame frame = {"<string>", "f", 0, NULL, 0};
   assert_string_equal(nt_stack_site_text(out, sizeof out, &frame, 1), "<string> f");
   assert_string_equal(nt_stack_site_text(out, sizeof out, NULL, 0), "");
 }
 
 static void names_are_escaped(void **state) {
   (void)state;
-  static const struct nt_stack_frame frame = {"a\033[2J.py", "f\n", 1};
+  static const struct nt_stack_frame frame = {"a\033[2J.py", "f\n", 1, NULL, 0};
   assert_string_equal(nt_stack_site_text(out, sizeof out, &frame, 1), "a\\x1b[2J.py:1 f\\n");
 }
 
