@@ -134,7 +134,7 @@ run nccltrace show --dump --full-stacks "${pids[1]}"
 check "--full-stacks tells of every thread" \
   test "$(grep -c '^thread' "$dir/out")" -gt $(($(grep -c '^thread' "$dir/file") + 3))
 run nccltrace show --dump --json "${pids[1]}"
-check "--dump --json tells the same" json "d[0]['dump']['number'] == 1 and \
+check "--dump --json tells the same" json "d[0]['dump']['number'] == 1 and d[0]['dump']['reason'] == 'request' and \
   [t['system_call']['name'] for t in d[0]['dump']['threads'] if t['main']] == ['read'] and \
   sum(t['ours'] for t in d[0]['dump']['threads']) >= 2"
 run nccltrace show --dump=7 "${pids[1]}"

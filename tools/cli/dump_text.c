@@ -18,6 +18,11 @@ const char *nt_dump_reason_text(uint32_t reason) {
   }
 }
 
+const char *nt_dump_reason_name(uint32_t reason) {
+  static const char *const names[] = {"unknown", "request", "signal", "watchdog"};
+  return names[reason < sizeof names / sizeof names[0] ? reason : 0];
+}
+
 const char *nt_thread_state_text(char state) {
   switch (state) {
   case 'R':

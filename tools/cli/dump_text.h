@@ -11,6 +11,8 @@
 
 /* "nccltrace dump", "a signal", "the watchdog", "nobody knows who". */
 const char *nt_dump_reason_text(uint32_t reason);
+/* The same for programs: "request", "signal", "watchdog", "unknown". */
+const char *nt_dump_reason_name(uint32_t reason);
 
 /* The letter of /proc/PID/stat in words: "running", "sleeping", "in the kernel, not interruptible" … */
 const char *nt_thread_state_text(char state);

@@ -267,7 +267,7 @@ json_t *nt_show_dump_json(const struct nt_trace *trace, size_t i) {
   for (size_t t = 0; t < dump->thread_count; t++)
     json_array_append_new(threads, thread_json(&dump->threads[t], machine));
   return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number",
-                   (json_int_t)dump->number, "reason", nt_dump_reason_text(dump->reason), "began",
+                   (json_int_t)dump->number, "reason", nt_dump_reason_name(dump->reason), "began",
                    nt_json_time(dump->began_ns), "taken", nt_json_time(dump->taken_ns), "sections",
                    sections_json(dump->taken), "unfinished",
                    sections_json(nt_dump_unfinished(dump)), "missing", missing, "facts", facts,
