@@ -112,6 +112,18 @@ void nt_evidence_capture_environment(void) {
   }
 }
 
+bool nt_evidence_variable(const char *name, char *out, size_t size) {
+  const size_t length = strlen(name);
+  for (const char *line = environment; *line; line += strcspn(line, "\n") + 1) {
+    if (strncmp(line, "env.", 4) || strncmp(line + 4, name, length) || line[4 + length] != '=')
+      continue;
+    const char *value = line + 4 + length + 1;
+    snprintf(out, size, "%.*s", (int)strcspn(value, "\n"), value);
+    return true;
+  }
+  return false;
+}
+
 static size_t read_file(const char *path, char *out, size_t size) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
