@@ -2,8 +2,8 @@
 /* What is known of the job beyond this process. One process of a node asks for all of them. */
 #include <stdlib.h>
 
-#include "preload/dump_thread.h"
 #include "preload/dump_parts.h"
+#include "preload/dump_thread.h"
 #include "preload/evidence.h"
 #include "preload/process.h"
 
