@@ -26,17 +26,27 @@ void nt_evidence_put(struct nt_evidence_text *out, const char *key, const char *
     out->at += n;
 }
 
+/* Year, month and day of a day since 1970, by years that begin in March. gmtime_r takes a lock, which a fork may
+ * leave held for ever. */
+static void put_day(struct nt_evidence_text *out, int64_t seconds) {
+  const int64_t days = seconds / 86400 + 719468, era = days / 146097, in_era = days % 146097;
+  const int64_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+  const int64_t in_year = in_era - (365 * year + year / 4 - year / 100);
+  const int64_t month = (5 * in_year + 2) / 153, day = in_year - (153 * month + 2) / 5 + 1;
+  const int second = (int)(seconds % 86400);
+  nt_evidence_put(out, "started", "%04d-%02d-%02d %02d:%02d:%02d UTC",
+                  (int)(year + era * 400 + (month >= 10)),
+                  (int)(month < 10 ? month + 3 : month - 9), (int)day, second / 3600,
+                  second / 60 % 60, second % 60);
+}
+
 void nt_evidence_start(struct nt_evidence_text *out, uint64_t ticks) {
   struct timespec now, up;
-  struct tm parts;
-  char text[32];
   const long per_second = sysconf(_SC_CLK_TCK);
   if (!ticks || per_second <= 0 || clock_gettime(CLOCK_REALTIME, &now) != 0 ||
       clock_gettime(CLOCK_BOOTTIME, &up) != 0)
     return;
-  time_t start = now.tv_sec - up.tv_sec + (time_t)(ticks / (uint64_t)per_second);
-  if (gmtime_r(&start, &parts) && strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts))
-    nt_evidence_put(out, "started", "%s", text);
+  put_day(out, now.tv_sec - up.tv_sec + (int64_t)(ticks / (uint64_t)per_second));
 }
 
 static bool is_python(const char *program) {

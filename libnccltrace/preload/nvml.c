@@ -222,19 +222,13 @@ static void ask_gpu(struct nt_buffer *out, void *nvml, const struct nt_gpu *whic
     nt_dump_add_fact(out, key_of(key, &gpu, "fault"), "%s", error_text(nvml, gpu.fault));
 }
 
-void nt_nvml_ask(struct nt_buffer *out, const char *library, const struct nt_gpu *gpus,
-                 unsigned count) {
+/* Asks with the library open. */
+static void ask_all(struct nt_buffer *out, void *nvml, const struct nt_gpu *gpus, unsigned count) {
   int (*begin)(void) = NULL, (*end)(void) = NULL;
-  void *nvml = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (!nvml) {
-    const char *why = dlerror();
-    nt_dump_add_fact(out, "missing.NVML", "%s", why ? why : "it cannot be opened");
-    return;
-  }
   *(void **)&begin = dlsym(nvml, "nvmlInit_v2");
   *(void **)&end = dlsym(nvml, "nvmlShutdown");
   if (!begin || !end) {
-    nt_dump_add_fact(out, "missing.NVML", "%s lacks nvmlInit_v2 or nvmlShutdown", library);
+    nt_dump_add_fact(out, "missing.NVML", "it lacks nvmlInit_v2 or nvmlShutdown");
     return;
   }
   int result = begin();
@@ -245,4 +239,16 @@ void nt_nvml_ask(struct nt_buffer *out, const char *library, const struct nt_gpu
   for (unsigned i = 0; i < count; i++)
     ask_gpu(out, nvml, &gpus[i]);
   end(); /* NVML counts: others who use it keep it */
+}
+
+void nt_nvml_ask(struct nt_buffer *out, const char *library, const struct nt_gpu *gpus,
+                 unsigned count) {
+  void *nvml = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (!nvml) {
+    const char *why = dlerror();
+    nt_dump_add_fact(out, "missing.NVML", "%s", why ? why : "it cannot be opened");
+    return;
+  }
+  ask_all(out, nvml, gpus, count);
+  // cppcheck-suppress resourceLeak ; unloading it could end what others began in it
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -94,12 +95,17 @@ static void a_start_is_told_in_utc(void **state) {
   (void)state;
   nt_evidence_start(&out, 0);
   assert_string_equal(text, "");
-  nt_evidence_start(&out, 1);
-  assert_non_null(strptime(text, "started=%Y-%m-%d %H:%M:%S UTC", &parts));
   clock_gettime(CLOCK_REALTIME, &now);
   clock_gettime(CLOCK_BOOTTIME, &up);
-  const time_t booted = now.tv_sec - up.tv_sec, told = timegm(&parts);
-  assert_true(told >= booted - 2 && told <= booted + 2);
+  const time_t booted = now.tv_sec - up.tv_sec;
+  for (uint64_t days = 0; days < 1500; days++) { /* over a leap day and ends of years */
+    const uint64_t seconds = days * 86400 + 1;
+    out.at = text;
+    nt_evidence_start(&out, seconds * (uint64_t)sysconf(_SC_CLK_TCK));
+    assert_non_null(strptime(text, "started=%Y-%m-%d %H:%M:%S UTC", &parts));
+    const time_t told = timegm(&parts) - (time_t)seconds;
+    assert_true(told >= booted - 2 && told <= booted + 2);
+  }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
