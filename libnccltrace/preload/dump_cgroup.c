@@ -140,8 +140,11 @@ void nt_dump_cgroups(struct nt_buffer *out, const char *root) {
     add_memory(out, &group);
   if (find(out, root, "cpu", &group))
     add_cpu(out, group);
-  if (find(out, root, "pids", &group)) {
-    add_number(out, "cgroup.pids.used", group.dir, "pids.current", NULL);
-    add_limit(out, group, &pids);
-  }
+  if (!find(out, root, "pids", &group))
+    return;
+  uint64_t used;
+  if (!nt_cgroup_read(group.dir, pids.usage, NULL, &used))
+    nt_dump_add_fact(out, "missing.cgroup.pids", "%s has no %s", group.dir, pids.usage);
+  add_number(out, "cgroup.pids.used", group.dir, pids.usage, NULL);
+  add_limit(out, group, &pids);
 }

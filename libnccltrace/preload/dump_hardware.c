@@ -6,7 +6,8 @@
 #include "preload/dump_parts.h"
 #include "trace/clock.h"
 
-enum { NVML_MS = 2000 };
+/* A dump is answered after 1.5 s, and RAS comes after this. */
+enum { NVML_MS = 700 };
 
 void nt_dump_hardware(struct nt_buffer *out) {
   nt_dump_kernel_log(out, "/dev/kmsg", nt_clock_ns(CLOCK_MONOTONIC) / 1000);

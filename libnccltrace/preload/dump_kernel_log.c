@@ -37,7 +37,7 @@ static bool tells_of_fault(const char *text, unsigned priority) {
       "SXid",
       "NVSwitch",
       "nvidia-",
-      "oom-kill",
+      "oom-kill:",
       "ut of memory:",
       "Killed process",
       "I/O error",

@@ -131,6 +131,7 @@ static void faults_in_the_kernel_s_log_are_told_newest_first_with_their_age(void
       "4,4,4000000,-;NVRM: Xid (PCI:0000:4e:00): 79, pid=8123, GPU has fallen off the bus.\n",
       "6,5,5000000,-;eth0: renamed from veth\n",
       "3,6,6000000,-;Out of memory: Killed process 8123 (python) total-vm:1kB\n",
+      "4,6,6000000,-;python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0\n",
       "3,7,7000000,-;I/O error, dev nvme0n1, sector 42\n",
       "no record at all",
   };
