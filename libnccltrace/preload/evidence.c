@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "preload/evidence_parts.h"
 #include "preload/gpu_identity.h"
+#include "preload/nccl_copies.h"
 #include "preload/python_layout.h"
 #include "preload/resolve.h"
 
@@ -59,29 +60,8 @@ static const char *const allowed[] = {
 static const char *const forbidden[] = {"TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY"};
 
 static char environment[24 * 1024];
-static unsigned gpus_written, libraries_written;
+static unsigned gpus_written, libraries_written, copies_written;
 static bool python_written;
-
-struct text {
-  char *at, *end;
-};
-
-/* Appends "key=value\n" with control characters replaced; what does not fit is left out whole. */
-__attribute__((format(printf, 3, 4))) static void put(struct text *out, const char *key,
-                                                      const char *format, ...) {
-  char value[1024];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(value, sizeof(value), format, args);
-  va_end(args);
-  for (char *c = value; *c; c++)
-    if ((unsigned char)*c < 32)
-      *c = ' ';
-  size_t room = (size_t)(out->end - out->at);
-  int n = snprintf(out->at, room, "%s=%s\n", key, value);
-  if (n > 0 && (size_t)n < room)
-    out->at += n;
-}
 
 static bool may_be_kept(const char *variable) {
   size_t name = strcspn(variable, "=");
@@ -97,7 +77,7 @@ static bool may_be_kept(const char *variable) {
 }
 
 void nt_evidence_capture_environment(void) {
-  struct text out = {environment, environment + sizeof(environment)};
+  struct nt_evidence_text out = {environment, environment + sizeof(environment)};
   environment[0] = 0;
   for (char **variable = environ; variable && *variable; variable++) {
     char key[256];
@@ -108,8 +88,20 @@ void nt_evidence_capture_environment(void) {
     if (length > 200)
       continue;
     snprintf(key, sizeof(key), "env.%.*s", length, *variable);
-    put(&out, key, "%s", value + 1);
+    nt_evidence_put(&out, key, "%s", value + 1);
   }
+}
+
+bool nt_evidence_variable(const char *name, char *out, size_t size) {
+  const size_t length = strlen(name);
+  for (const char *line = environment; *line; line += strcspn(line, "\n") + 1) {
+    if (strncmp(line, "env.", 4) || strncmp(line + 4, name, length) || line[4 + length] != '=')
+      continue;
+    const char *value = line + 4 + length + 1;
+    snprintf(out, size, "%.*s", (int)strcspn(value, "\n"), value);
+    return true;
+  }
+  return false;
 }
 
 static size_t read_file(const char *path, char *out, size_t size) {
@@ -121,51 +113,54 @@ static size_t read_file(const char *path, char *out, size_t size) {
   return n > 0 ? (size_t)n : 0;
 }
 
-static void put_program(struct text *out) {
+static void put_program(struct nt_evidence_text *out) {
   char text[4096];
   ssize_t n = readlink("/proc/self/exe", text, sizeof(text) - 1);
   if (n > 0) {
     text[n] = 0;
-    put(out, "exe", "%s", text);
+    nt_evidence_put(out, "exe", "%s", text);
   }
-  size_t length = read_file("/proc/self/cmdline", text, 1000);
+  size_t length = read_file("/proc/self/cmdline", text, sizeof(text));
+  if (length)
+    text[length - 1] = 0; /* it may be cut */
+  nt_evidence_script(out, text, length);
   for (size_t i = 0; i + 1 < length; i++)
     if (!text[i])
       text[i] = ' ';
   if (length)
-    put(out, "cmdline", "%s", text);
+    nt_evidence_put(out, "cmdline", "%s", text);
   if (getcwd(text, sizeof(text)))
-    put(out, "cwd", "%s", text);
+    nt_evidence_put(out, "cwd", "%s", text);
 }
 
-static void put_limit(struct text *out, const char *key, int which) {
+static void put_limit(struct nt_evidence_text *out, const char *key, int which) {
   struct rlimit limit;
   if (getrlimit((__rlimit_resource_t)which, &limit) != 0)
     return;
   if (limit.rlim_cur == RLIM_INFINITY)
-    put(out, key, "unlimited");
+    nt_evidence_put(out, key, "unlimited");
   else
-    put(out, key, "%llu", (unsigned long long)limit.rlim_cur);
+    nt_evidence_put(out, key, "%llu", (unsigned long long)limit.rlim_cur);
 }
 
-static void put_machine(struct text *out) {
+static void put_machine(struct nt_evidence_text *out) {
   struct utsname name;
   struct statvfs shm;
   if (uname(&name) == 0) {
-    put(out, "kernel", "%s %s", name.sysname, name.release);
-    put(out, "machine", "%s", name.machine);
+    nt_evidence_put(out, "kernel", "%s %s", name.sysname, name.release);
+    nt_evidence_put(out, "machine", "%s", name.machine);
   }
-  put(out, "cpus", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+  nt_evidence_put(out, "cpus", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
   if (statvfs("/dev/shm", &shm) == 0) {
-    put(out, "shm.size", "%llu", (unsigned long long)shm.f_blocks * shm.f_frsize);
-    put(out, "shm.free", "%llu", (unsigned long long)shm.f_bavail * shm.f_frsize);
+    nt_evidence_put(out, "shm.size", "%llu", (unsigned long long)shm.f_blocks * shm.f_frsize);
+    nt_evidence_put(out, "shm.free", "%llu", (unsigned long long)shm.f_bavail * shm.f_frsize);
   }
   put_limit(out, "limit.memlock", RLIMIT_MEMLOCK);
   put_limit(out, "limit.nofile", RLIMIT_NOFILE);
   put_limit(out, "limit.core", RLIMIT_CORE);
 }
 
-static void put_interfaces(struct text *out) {
+static void put_interfaces(struct nt_evidence_text *out) {
   DIR *dir = opendir("/sys/class/net");
   if (!dir)
     return;
@@ -177,72 +172,109 @@ static void put_interfaces(struct text *out) {
     read_file(path, state, sizeof(state));
     state[strcspn(state, "\n")] = 0;
     snprintf(key, sizeof(key), "net.%s", entry->d_name);
-    put(out, key, "%s", state);
+    nt_evidence_put(out, key, "%s", state);
   }
   closedir(dir);
 }
 
-static void put_gpus(struct text *out) {
+static void put_gpus(struct nt_evidence_text *out) {
   const struct nt_gpu *gpu;
   for (gpus_written = 0; (gpu = nt_gpu_at(gpus_written)); gpus_written++) {
     char key[64];
     snprintf(key, sizeof(key), "gpu.%d.uuid", gpu->device);
-    put(out, key, "%s", gpu->uuid);
+    nt_evidence_put(out, key, "%s", gpu->uuid);
     snprintf(key, sizeof(key), "gpu.%d.pci", gpu->device);
-    put(out, key, "%s", gpu->pci);
+    nt_evidence_put(out, key, "%s", gpu->pci);
     snprintf(key, sizeof(key), "gpu.%d.name", gpu->device);
-    put(out, key, "%s", gpu->name);
+    nt_evidence_put(out, key, "%s", gpu->name);
+    int index = nt_evidence_gpu_index("", gpu->pci);
+    snprintf(key, sizeof(key), "gpu.%d.index", gpu->device);
+    if (index >= 0)
+      nt_evidence_put(out, key, "%d", index);
   }
   int version = nt_gpu_driver_version();
   if (version)
-    put(out, "cuda.driver", "%d.%d", version / 1000, version % 1000 / 10);
+    nt_evidence_put(out, "cuda.driver", "%d.%d", version / 1000, version % 1000 / 10);
+  version = nt_cuda_runtime_version();
+  if (version)
+    nt_evidence_put(out, "cuda.runtime", "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-static void put_libraries(struct text *out) {
+/* One of the copies that are called; NULL if this one is not. */
+static const struct nt_library *library_in(const char *path) {
+  const struct nt_library *library;
+  for (unsigned i = 0; (library = nt_library_at(i)); i++)
+    if (library->fn[NT_FN_AllReduce] && !strcmp(library->path, path))
+      return library;
+  return NULL;
+}
+
+static void put_copies(struct nt_evidence_text *out) {
+  const struct nt_nccl_copy *copy;
+  unsigned others = 0;
+  for (copies_written = 0; (copy = nt_nccl_copy_at(copies_written)); copies_written++) {
+    const struct nt_library *library = library_in(copy->path);
+    char key[64];
+    if (library) {
+      snprintf(key, sizeof(key), "nccl.%u.build_id", library->index);
+    } else {
+      snprintf(key, sizeof(key), "nccl.other.%u.path", others);
+      nt_evidence_put(out, key, "%s", copy->path[0] ? copy->path : "the program itself");
+      snprintf(key, sizeof(key), "nccl.other.%u.build_id", others++);
+    }
+    if (copy->build_id[0])
+      nt_evidence_put(out, key, "%s", copy->build_id);
+  }
+}
+
+static void put_libraries(struct nt_evidence_text *out) {
   const struct nt_library *library;
   for (libraries_written = 0; (library = nt_library_at(libraries_written)); libraries_written++) {
     char key[64];
     if (!library->fn[NT_FN_AllReduce])
       continue; /* the CUDA runtime */
     snprintf(key, sizeof(key), "nccl.%u.path", libraries_written);
-    put(out, key, "%s", library->path);
+    nt_evidence_put(out, key, "%s", library->path);
     snprintf(key, sizeof(key), "nccl.%u.version", libraries_written);
     if (library->version)
-      put(out, key, "%d.%d.%d", library->version / 10000, library->version / 100 % 100,
-          library->version % 100);
+      nt_evidence_put(out, key, "%d.%d.%d", library->version / 10000, library->version / 100 % 100,
+                      library->version % 100);
   }
 }
 
-static void put_python(struct text *out, const struct nt_settings *settings) {
+static void put_python(struct nt_evidence_text *out, const struct nt_settings *settings) {
   const char *version, *state;
   python_written = !settings->python || nt_python_describe(&version, &state);
   if (!settings->python) {
-    put(out, "python.stacks", "off: NCCLTRACE_PYTHON");
+    nt_evidence_put(out, "python.stacks", "off: NCCLTRACE_PYTHON");
   } else if (python_written) {
-    put(out, "python.version", "%s", version);
-    put(out, "python.stacks", "%s", state);
+    nt_evidence_put(out, "python.version", "%s", version);
+    nt_evidence_put(out, "python.stacks", "%s", state);
   }
 }
 
 void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings) {
   struct nt_area_header *header = area->header;
-  struct text out = {area->evidence, area->evidence + header->evidence_size};
+  struct nt_evidence_text out = {area->evidence, area->evidence + header->evidence_size};
   /* Readers see either length 0 or a complete text. */
   atomic_store_explicit(&header->evidence_length, 0, memory_order_release);
-  put(&out, "library", "libnccltrace %s", NT_VERSION);
-  put(&out, "host", "%s", header->host);
-  put(&out, "pid", "%u", header->pid);
-  put(&out, "area", "%s", area->path[0] ? area->path : "memory of the process only");
-  put(&out, "directory", "%s", settings->directory);
+  nt_evidence_put(&out, "library", "libnccltrace %s", NT_VERSION);
+  nt_evidence_put(&out, "host", "%s", header->host);
+  nt_evidence_put(&out, "pid", "%u", header->pid);
+  nt_evidence_put(&out, "area", "%s", area->path[0] ? area->path : "memory of the process only");
+  nt_evidence_put(&out, "directory", "%s", settings->directory);
+  nt_evidence_start(&out, header->start_time);
   put_program(&out);
   uint32_t dump_signal = atomic_load_explicit(&header->dump_signal, memory_order_relaxed);
   if (dump_signal)
-    put(&out, "dump.signal", "%u", dump_signal);
+    nt_evidence_put(&out, "dump.signal", "%u", dump_signal);
   put_gpus(&out);
   put_libraries(&out);
+  put_copies(&out);
   put_python(&out, settings);
   put_machine(&out);
   put_interfaces(&out);
+  nt_evidence_infiniband(&out, "");
   size_t length = strlen(environment);
   if (length < (size_t)(out.end - out.at)) {
     memcpy(out.at, environment, length);
@@ -255,7 +287,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings) {
   const char *version, *state;
   if (!nt_gpu_at(gpus_written) && !nt_library_at(libraries_written) &&
-      (python_written || !nt_python_describe(&version, &state)))
+      !nt_nccl_copy_at(copies_written) && (python_written || !nt_python_describe(&version, &state)))
     return false;
   nt_evidence_write(area, settings);
   return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/gpu_identity.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,8 @@ static void remember(const struct nt_cuda_driver *driver, int device) {
     format_uuid(&id, gpu->uuid, sizeof(gpu->uuid));
   if (driver->device_get_pci)
     driver->device_get_pci(gpu->pci, sizeof(gpu->pci), device);
+  for (char *c = gpu->pci; *c; c++)
+    *c = (char)tolower((unsigned char)*c); /* as the kernel writes it */
   if (driver->device_get_name)
     driver->device_get_name(gpu->name, sizeof(gpu->name) - 1, device);
   if (driver->driver_get_version)

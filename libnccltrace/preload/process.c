@@ -22,6 +22,7 @@
 #include "preload/gpu_progress.h"
 #include "preload/helper.h"
 #include "preload/log.h"
+#include "preload/nccl_copies.h"
 #include "preload/python_layout.h"
 #include "preload/python_stack.h"
 #include "preload/requests.h"
@@ -164,11 +165,14 @@ static void start(int rank, int nranks) {
 
 bool nt_process_start(int rank, int nranks) {
   if (NT_LIKELY(nt_recording())) {
+    nt_nccl_copies_look();
     find_python_late();
     return true;
   }
   int saved_errno = errno;
   pid_t self = getpid();
+  if (tried_in != self)
+    nt_nccl_copies_look(); /* not under the lock: it takes the loader's */
   nt_fork_lock(&lock);
   if (tried_in != self) {
     tried_in = self;

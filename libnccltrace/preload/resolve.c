@@ -145,12 +145,15 @@ static const struct nt_library *library_from(void *scope, unsigned fn) {
   if (library_count == LIBRARIES)
     return NULL;
   struct nt_library *library = &libraries[library_count];
-  struct link_map *defining = object_of(address);
-  /* A reference of our own: the application may close the object, and its callers may come back. */
-  if (defining)
-    (void)open_loaded(defining->l_name);
-  struct range range = {.address = (uintptr_t)address};
-  struct link_map *object = object_of(address);
+  /* What is called first may be the CUDA runtime's; the copy is NCCL's object all the same. */
+  void *nccl = look_up(scope, NT_FN_AllReduce);
+  struct link_map *asked = object_of(address), *object = nccl ? object_of(nccl) : asked;
+  /* A reference of our own: the application may close the objects, and their callers may come back. */
+  if (asked)
+    (void)open_loaded(asked->l_name);
+  if (object && object != asked)
+    (void)open_loaded(object->l_name);
+  struct range range = {.address = (uintptr_t)(nccl ? nccl : address)};
   for (unsigned i = 0; i < NT_FN_LIMIT; i++)
     if (nt_fn_name(i))
       library->fn[i] = look_up(scope, i);

@@ -105,6 +105,17 @@ run fork-while-creating
 [ "$status" = 0 ] && grep -qx 'bad children 0' "$work/out"
 check "a child forked while other threads create communicators can create its own" $? "status $status, $(cat "$work/out")"
 
+cp "$build/sim/libnccl.so.2" "$work/libnccl.so.2.99"
+run other-copy OTHER_NCCL="$work/libnccl.so.2.99"
+build_id=$(readelf -n "$build/sim/libnccl.so.2" | awk '/Build ID/ {print $3}')
+[ "$status" = 0 ] && [ -n "$build_id" ] && header | grep -qx "nccl.0.build_id = $build_id" &&
+  header | grep -qx "nccl.0.path = .*/sim/libnccl.so.2" && ! header | grep -q '^nccl.other.1' &&
+  header | grep -qx "nccl.other.0.path = $work/libnccl.so.2.99" &&
+  header | grep -qx "nccl.other.0.build_id = $build_id"
+check "each copy of NCCL is named with its build, called or not" $? "$status: $(header | grep '^nccl')"
+header | grep -qx 'cuda.runtime = [0-9]*\.[0-9]*' && header | grep -qx 'started = 20..-..-.. ..:..:.. UTC'
+check "the evidence has the CUDA runtime's version and the start" $? "$(header | sed -n '/^program/,/^NCCL/p')"
+
 LD_PRELOAD="$build/libnccltrace.so" timeout 30 "$build/preload/reloader" "$build/preload/plugin.so" >"$work/out" 2>&1
 [ "$(cat "$work/out")" = "done" ]
 check "a plug-in that brings NCCL along may be unloaded and come back" $? "$(cat "$work/out")"

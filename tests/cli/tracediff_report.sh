@@ -45,7 +45,7 @@ check "a job that agrees is consistent, status 0" $? "$(cat "$work/out" "$work/e
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'
 check "the first line is the verdict, status 1" $? "$(head -1 "$work/out")"
-grep -qE '^  rank 2: host .*, pid [0-9]+, .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, since 20..-' "$work/out"
+grep -qE '^  rank 2 \(.*, pid [0-9]+, cuda:[0-9]+, 0000:.*\): .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, since 20..-' "$work/out"
 check "the culprit is described" $? "$(cat "$work/out")"
 frames() { "$tracediff" "$@" "$late" | grep -c '^    [^ ]'; }
 [ "$(frames)" -ge 1 ] && [ "$(frames)" -le 3 ] && [ "$(frames --full-stacks)" -ge "$(frames)" ]
@@ -71,7 +71,8 @@ assert list(f["comm"]) == ["id", "name", "ordinal", "size", "ranks"], f["comm"]
 assert (f["comm"]["name"], f["comm"]["ordinal"], f["comm"]["size"], f["comm"]["ranks"]) == ("A", 1, 4, "0-3")
 assert (f["op"], f["seq"], f["field"], f["blame"], f["waiting"]) == ("AllGather", 4, None, "2", "0-1,3")
 c = f["culprits"][0]
-assert list(c) == ["rank", "host", "pid", "gpu", "pci", "state", "last", "at", "now", "since", "stack"], list(c)
+assert list(c) == ["rank", "host", "pid", "gpu", "pci", "gpu_index", "cuda_device", "state", "last", "at", "now",
+                   "since", "stack"], list(c)
 assert c["last"] == "AllReduce #3 on A"
 assert re.fullmatch(r"late\.scn:\d+ <module>", c["at"]) and c["stack"][0] == c["at"], c
 assert v["warnings"] == []

@@ -325,6 +325,14 @@ static int results(void) {
   return 0;
 }
 
+/* A second copy of NCCL lies in the process, and nobody calls it. The first call is not NCCL's. */
+static int other_copy(void) {
+  check(cudaStreamSynchronize(NULL), "sync");
+  check(!dlopen(getenv("OTHER_NCCL"), RTLD_NOW | RTLD_LOCAL), "open the other copy");
+  check(allreduce(one_rank(), 1), "call");
+  return 0;
+}
+
 static int leaves_by_exit(void) {
   check(allreduce(one_rank(), 1), "call");
   exit(3);
@@ -365,6 +373,7 @@ static const struct {
     {"fork-while-creating", fork_while_creating},
     {"closes-output", closes_output},
     {"results", results},
+    {"other-copy", other_copy},
     {"exit", leaves_by_exit},
     {"fast-exit", leaves_by_fast_exit},
     {"quick-exit", leaves_by_quick_exit},

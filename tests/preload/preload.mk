@@ -2,7 +2,7 @@
 # Programs that tests/cli/library.sh runs with the library preloaded, on the simulator. Included by the
 # top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
-  $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases
+  $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader
 
 scenario: $(PRELOAD_CASES)
 
@@ -29,8 +29,10 @@ $(BUILD)/preload/libjumping.so: tests/preload/jumping_nccl.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -ldl
 
-$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c $(BUILD)/.flags | sim
+# Behind one unit test.
+$(BUILD)/unit/test_preload_nvml: | $(BUILD)/preload/libnvidia-ml-stub.so
+
+$(BUILD)/preload/libnvidia-ml-stub.so: tests/preload/stub_nvml.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
-	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
+	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<

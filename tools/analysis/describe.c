@@ -10,6 +10,7 @@
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/call_text.h"
+#include "cli/rank_name.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -23,6 +24,16 @@ char *nt_describe_ranks(char *out, size_t size, const struct nt_rank_set *ranks)
   snprintf(out, size, "%s %s", count == 1 ? "rank" : "ranks",
            nt_rank_set_text(text, sizeof text, ranks));
   return out;
+}
+
+char *nt_describe_rank(char *out, size_t size, const struct nt_model_rank *rank) {
+  const struct nt_rank_name name = {.rank = rank->world,
+                                    .pid = rank->pid,
+                                    .host = rank->host,
+                                    .gpu_index = rank->gpu_index,
+                                    .cuda_device = rank->cuda_device,
+                                    .pci = rank->pci};
+  return nt_rank_name_text(out, size, &name);
 }
 
 char *nt_describe_joint(char *out, size_t size, const struct nt_job *job, uint32_t index) {

@@ -7,6 +7,8 @@
 
 #define NT_DESCRIBE 320
 
+/* "rank 3 (gpu-07, pid 8123, GPU 3 = cuda:0, 0000:4e:00.0)". Escaped. */
+char *nt_describe_rank(char *out, size_t size, const struct nt_model_rank *rank);
 /* "A", or "the communicator of ranks 0-3", "the 2nd communicator of ranks 0-3". Escaped. */
 char *nt_describe_joint(char *out, size_t size, const struct nt_job *job, uint32_t joint);
 /* "AllReduce #7 on A". */

@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "analysis/load_parts.h"
+#include "cli/rank_name.h"
 #include "cli/stack_text.h"
 #include "nccl/nccl_api.h"
 
@@ -204,13 +205,15 @@ static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trac
 
 static void fill_gpu(struct nt_model_rank *rank, const struct nt_trace *trace) {
   char key[32];
+  struct nt_rank_name name = {0};
   int device = rank->view_count ? rank->views[0].device : -1;
-  if (device < 0)
-    device = 0;
-  snprintf(key, sizeof key, "gpu.%d.uuid", device);
+  nt_rank_name_gpu(&name, trace, device < 0 ? 0 : device);
+  if (device >= 0 || name.pci)
+    rank->cuda_device = name.cuda_device;
+  rank->gpu_index = name.gpu_index;
+  rank->pci = copy(name.pci);
+  snprintf(key, sizeof key, "gpu.%d.uuid", name.cuda_device);
   rank->gpu = copy(nt_trace_evidence(trace, key));
-  snprintf(key, sizeof key, "gpu.%d.pci", device);
-  rank->pci = copy(nt_trace_evidence(trace, key));
 }
 
 static void fill_process(struct nt_model_rank *rank, const struct nt_process_info *process,

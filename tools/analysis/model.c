@@ -28,6 +28,7 @@ struct nt_model_rank *nt_model_add_rank(struct nt_model *model) {
   struct nt_model_rank *rank = &model->ranks[model->rank_count++];
   memset(rank, 0, sizeof *rank);
   rank->world = rank->world_size = -1;
+  rank->gpu_index = rank->cuda_device = -1;
   return rank;
 }
 

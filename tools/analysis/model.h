@@ -114,6 +114,7 @@ struct nt_model_rank {
   uint32_t pid, restart;
   uint64_t start_time;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
+  int32_t gpu_index, cuda_device;           /* on the machine, in the process; -1 if not known */
   enum nt_process_state state;
   int exit_code;
   int64_t started_ns, last_beat_ns, exit_ns;

@@ -44,6 +44,10 @@ json_t *nt_json_count(uint64_t count) {
   return json_integer(count > INT64_MAX ? INT64_MAX : (json_int_t)count);
 }
 
+json_t *nt_json_index(int32_t index) {
+  return index < 0 ? json_null() : json_integer(index);
+}
+
 json_t *nt_json_address(uint64_t address) {
   char text[24];
   if (address == 0)

@@ -14,6 +14,8 @@ json_t *nt_json_text(const char *text);
 json_t *nt_json_time(int64_t realtime_ns);
 /* Numbers up to 2^63 - 1 as numbers, larger ones as that. */
 json_t *nt_json_count(uint64_t count);
+/* null for -1, which stands for what is not known. */
+json_t *nt_json_index(int32_t index);
 /* "0x7f…" for addresses: JSON numbers are not safe above 2^53. null for 0. */
 json_t *nt_json_address(uint64_t address);
 

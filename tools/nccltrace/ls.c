@@ -3,12 +3,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/call_text.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
+#include "cli/rank_name.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
@@ -38,7 +40,8 @@ struct row {
   const struct nt_call *call;         /* NULL if it made none */
   const struct nt_call *wait;         /* the host waits in it; NULL if it does not */
   bool open;
-  int64_t since_ns; /* entered, or returned */
+  int64_t since_ns;        /* entered, or returned */
+  struct nt_rank_name gpu; /* if it has one alone */
   char gpus[128], text[NT_CALL_TEXT];
 };
 
@@ -55,7 +58,7 @@ static const char *state_of(const struct row *row) {
 static void fill_row(const struct nt_process *process, struct row *row) {
   struct nt_rank_set gpus = {0};
   char label[NT_LABEL_TEXT];
-  *row = (struct row){.process = process};
+  *row = (struct row){.process = process, .gpu = {.gpu_index = -1, .cuda_device = -1}};
   snprintf(row->gpus, sizeof row->gpus, "-");
   if (process->trace == NULL)
     return;
@@ -67,6 +70,8 @@ static void fill_row(const struct nt_process *process, struct row *row) {
   }
   if (nt_rank_set_count(&gpus) > 0)
     nt_rank_set_text(row->gpus, sizeof row->gpus, &gpus);
+  if (nt_rank_set_count(&gpus) == 1)
+    nt_rank_name_gpu(&row->gpu, process->trace, atoi(row->gpus));
   nt_rank_set_free(&gpus);
   row->call = nt_process_last_call(process->trace);
   if (row->call == NULL)
@@ -103,6 +108,15 @@ static void rank_cell(struct nt_table *table, const struct nt_process_info *info
     nt_table_cell(table, NT_STYLE_PLAIN, "%d", info->world_rank);
 }
 
+/* The machine's number of the GPU and the process's; several by the process's alone. */
+static void gpu_cell(struct nt_table *table, const struct row *row) {
+  if (row->gpu.gpu_index >= 0)
+    nt_table_cell(table, NT_STYLE_PLAIN, "%" PRId32 " = cuda:%" PRId32, row->gpu.gpu_index,
+                  row->gpu.cuda_device);
+  else
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", row->gpus);
+}
+
 static void call_cells(struct nt_table *table, const struct row *row) {
   char at[NT_TIME_TEXT], elapsed[NT_DURATION_TEXT];
   if (row->call == NULL) {
@@ -136,7 +150,7 @@ static int print_rows(const struct nt_process_list *list, size_t first, size_t e
     nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, row.process->pid);
     rank_cell(table, row.info);
     nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.info ? row.info->host : "-");
-    nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.gpus);
+    gpu_cell(table, &row);
     nt_table_cell(table, style_of(&row), "%s", state_of(&row));
     call_cells(table, &row);
     nt_table_cell(table, NT_STYLE_PLAIN, "%s",
@@ -242,6 +256,9 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "local_rank", json_integer(info->local_rank));
   json_object_set_new(out, "host", nt_json_text(info->host));
   json_object_set_new(out, "gpus", nt_json_text(row->gpus));
+  json_object_set_new(out, "gpu_index", nt_json_index(row->gpu.gpu_index));
+  json_object_set_new(out, "cuda_device", nt_json_index(row->gpu.cuda_device));
+  json_object_set_new(out, "pci", nt_json_text(row->gpu.pci));
   json_object_set_new(out, "started", nt_json_time(info->started_ns));
   json_object_set_new(out, "last_sign_of_life", nt_json_time(info->last_beat_ns));
   json_object_set_new(out, "last_gpu_look", nt_json_time(info->gpu_beat_ns));

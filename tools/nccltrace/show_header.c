@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cli/call_text.h"
+#include "cli/rank_name.h"
+#include "cli/rank_set.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
 #include "nccltrace/show.h"
@@ -60,6 +62,24 @@ static void show_process(const struct nt_process_info *info, FILE *out) {
                                           : "file");
   if (info->file_path != NULL)
     line(out, "file", info->file_path);
+}
+
+/* The devices of the process's communicators by all of their names. */
+static void show_gpus(const struct nt_trace *trace, FILE *out) {
+  struct nt_rank_set devices = {0};
+  for (size_t i = 0; i < nt_trace_comm_count(trace); i++) {
+    const int32_t device = nt_trace_comm_at(trace, i)->def.device;
+    struct nt_rank_name name;
+    char gpu[64], text[256];
+    if (device < 0 || nt_rank_set_has(&devices, (uint32_t)device))
+      continue;
+    nt_rank_set_add(&devices, (uint32_t)device);
+    nt_rank_name_gpu(&name, trace, device);
+    snprintf(text, sizeof text, "%s%s%s", nt_gpu_name_text(gpu, sizeof gpu, &name),
+             name.pci ? ", " : "", name.pci ? name.pci : "");
+    line(out, "GPU", text);
+  }
+  nt_rank_set_free(&devices);
 }
 
 static void show_counts(const struct nt_process_info *info, FILE *out) {
@@ -163,10 +183,53 @@ static void show_peers(const struct nt_trace *trace, FILE *out, bool color) {
   }
 }
 
-void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
+/* Evidence by what it is about: the first group whose beginning of keys fits; the last takes what is left. */
+static const struct {
+  const char *title;
+  const char *beginnings[12];
+} groups[] = {
+    {"program",
+     {"library", "started", "exe", "script", "cmdline", "cwd", "python.", "host", "pid"}},
+    {"GPUs and CUDA", {"gpu.", "cuda."}},
+    {"NCCL", {"nccl."}},
+    {"machine", {"kernel", "machine", "cpus", "shm.", "limit."}},
+    {"network", {"net.", "ib."}},
+    {"tracing", {"area", "directory", "dump."}},
+    {"environment", {"env."}},
+    {"other evidence", {""}},
+};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+static size_t group_of(const char *key) {
+  for (size_t g = 0; g < GROUPS; g++)
+    for (size_t i = 0; groups[g].beginnings[i] != NULL; i++)
+      if (strncmp(key, groups[g].beginnings[i], strlen(groups[g].beginnings[i])) == 0)
+        return g;
+  return GROUPS - 1;
+}
+
+static void show_evidence(const struct nt_trace *trace, FILE *out, bool color) {
   const char *key, *value;
+  for (size_t g = 0; g < GROUPS; g++) {
+    bool first = true;
+    for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {
+      if (group_of(key) != g)
+        continue;
+      if (first)
+        title(out, color, groups[g].title);
+      first = false;
+      nt_text_escape_print(out, key);
+      fputs(" = ", out);
+      nt_text_escape_print(out, value);
+      fputc('\n', out);
+    }
+  }
+}
+
+void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
   const struct nt_process_info *info = nt_trace_process(trace);
   show_process(info, out);
+  show_gpus(trace, out);
   show_counts(info, out);
   if (nt_trace_dump_count(trace) > 0)
     fprintf(out, "%-18s%zu\n", "dumps", nt_trace_dump_count(trace));
@@ -174,13 +237,7 @@ void nt_show_header(struct nt_trace *trace, FILE *out, bool color) {
   show_comms(trace, out, color);
   show_streams(trace, out, color);
   show_peers(trace, out, color);
-  title(out, color, "evidence");
-  for (size_t i = 0; nt_trace_evidence_at(trace, i, &key, &value); i++) {
-    nt_text_escape_print(out, key);
-    fputs(" = ", out);
-    nt_text_escape_print(out, value);
-    fputc('\n', out);
-  }
+  show_evidence(trace, out, color);
   if (nt_trace_warning_count(trace) > 0)
     title(out, color, "warnings");
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++) {

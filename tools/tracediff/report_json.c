@@ -61,6 +61,8 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "pid", rank ? json_integer(rank->pid) : json_null());
   json_object_set_new(value, "gpu", nt_json_text(rank ? rank->gpu : NULL));
   json_object_set_new(value, "pci", nt_json_text(rank ? rank->pci : NULL));
+  json_object_set_new(value, "gpu_index", nt_json_index(rank ? rank->gpu_index : -1));
+  json_object_set_new(value, "cuda_device", nt_json_index(rank ? rank->cuda_device : -1));
   json_object_set_new(value, "state",
                       rank ? json_string(nt_process_state_text(rank->state))
                            : json_string("no trace"));

@@ -5,10 +5,10 @@
  */
 #include "tracediff/report.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "analysis/describe.h"
+#include "cli/rank_name.h"
 #include "cli/text.h"
 
 static void print_line(FILE *out, const char *indent, const char *text) {
@@ -45,25 +45,14 @@ static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *ou
 
 static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit,
                           const struct nt_report_style *style, FILE *out) {
-  char state[64], time[NT_TIME_TEXT];
-  fprintf(out, "  rank %d: ", culprit->world);
+  char state[64], time[NT_TIME_TEXT], name[NT_RANK_NAME];
   if (culprit->rank == NT_NONE) {
-    fputs("no trace\n", out);
+    fprintf(out, "  rank %d: no trace\n", culprit->world);
     return;
   }
   const struct nt_model_rank *rank = &verdict->job.model->ranks[culprit->rank];
-  fputs("host ", out);
-  nt_text_escape_print(out, rank->host ? rank->host : "unknown");
-  fprintf(out, ", pid %" PRIu32, rank->pid);
-  if (rank->gpu) {
-    fputs(", GPU ", out);
-    nt_text_escape_print(out, rank->gpu);
-  }
-  if (rank->pci) {
-    fputs(" at ", out);
-    nt_text_escape_print(out, rank->pci);
-  }
-  fprintf(out, ", %s", nt_describe_state(state, sizeof state, rank));
+  fprintf(out, "  %s: %s", nt_describe_rank(name, sizeof name, rank),
+          nt_describe_state(state, sizeof state, rank));
   if (culprit->last) {
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);

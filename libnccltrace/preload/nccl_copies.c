@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an object exports is found in its own tables, since dlsym on a handle answers for its dependencies as well.
+ * A fork may leave the loader's lock held for ever in the child, so no look is taken there that the parent has taken.
+ * Formats: elf(5); the table of hashes as binutils writes it (DT_GNU_HASH).
+ */
+#include "preload/nccl_copies.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "preload/fork_lock.h"
+#include "preload/resolve.h"
+
+enum { COPIES = 16, PATH_BYTES = 512 };
+
+static struct nt_nccl_copy copies[COPIES];
+static unsigned copy_count;
+static int runtime_version;
+static unsigned libraries_seen =
+    UINT_MAX; /* that had been called at the last look; UINT_MAX: there was none */
+static struct nt_fork_lock lock;
+
+struct tables {
+  const uint32_t *hash;
+  const ElfW(Sym) * symbols;
+  const char *strings;
+};
+
+/* The loader has made most of these addresses already, but not in objects whose table is read-only. */
+static const void *pointer(const struct dl_phdr_info *info, ElfW(Addr) value) {
+  return (const void *)(value < info->dlpi_addr ? value + info->dlpi_addr : value);
+}
+
+static bool find_tables(const struct dl_phdr_info *info, struct tables *out) {
+  *out = (struct tables){0};
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
+      continue;
+    const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; entry->d_tag != DT_NULL; entry++) {
+      if (entry->d_tag == DT_GNU_HASH)
+        out->hash = pointer(info, entry->d_un.d_ptr);
+      else if (entry->d_tag == DT_SYMTAB)
+        out->symbols = pointer(info, entry->d_un.d_ptr);
+      else if (entry->d_tag == DT_STRTAB)
+        out->strings = pointer(info, entry->d_un.d_ptr);
+    }
+  }
+  return out->hash && out->symbols && out->strings;
+}
+
+static bool exports(const struct dl_phdr_info *info, const char *name) {
+  struct tables tables;
+  uint32_t hash = 5381;
+  if (!find_tables(info, &tables))
+    return false;
+  for (const char *at = name; *at; at++)
+    hash = hash * 33 + (unsigned char)*at;
+  const uint32_t buckets = tables.hash[0], first = tables.hash[1], words = tables.hash[2];
+  const uint32_t *bucket = tables.hash + 4 + words * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t *chain = bucket + buckets;
+  uint32_t i = buckets ? bucket[hash % buckets] : 0;
+  if (i < first)
+    return false;
+  for (;; i++) {
+    const uint32_t here = chain[i - first];
+    if ((here | 1) == (hash | 1) && tables.symbols[i].st_shndx != SHN_UNDEF &&
+        !strcmp(tables.strings + tables.symbols[i].st_name, name))
+      return true;
+    if (here & 1)
+      return false;
+  }
+}
+
+static bool holds(const struct dl_phdr_info *info, uintptr_t address) {
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_LOAD &&
+        address - (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) < info->dlpi_phdr[i].p_memsz)
+      return true;
+  return false;
+}
+
+/* The note NT_GNU_BUILD_ID of the object, as hexadecimal digits; "" if it has none. */
+static void read_build_id(const struct dl_phdr_info *info, char *out, size_t size) {
+  out[0] = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_NOTE)
+      continue;
+    const uintptr_t begin = info->dlpi_addr + segment->p_vaddr, end = begin + segment->p_memsz;
+    const uintptr_t unit = segment->p_align == 8 ? 8 : 4;
+    for (uintptr_t at = begin; end - at > sizeof(ElfW(Nhdr));) {
+      const ElfW(Nhdr) *note = (const void *)at;
+      const uintptr_t content =
+          begin + (at - begin + sizeof *note + note->n_namesz + unit - 1) / unit * unit;
+      if (content > end || note->n_descsz > end - content)
+        break;
+      const unsigned char *bytes = (const void *)content;
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(note + 1, "GNU", 4)) {
+        for (size_t k = 0; k < note->n_descsz && 2 * k + 2 < size; k++)
+          snprintf(out + 2 * k, 3, "%02x", bytes[k]);
+        return;
+      }
+      at = begin + (content - begin + note->n_descsz + unit - 1) / unit * unit;
+      if (at > end)
+        break;
+    }
+  }
+}
+
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static void remember(const struct dl_phdr_info *info) {
+  for (unsigned i = 0; i < copy_count; i++)
+    if (!strcmp(copies[i].path, info->dlpi_name))
+      return;
+  if (copy_count == COPIES)
+    return;
+  struct nt_nccl_copy *copy = &copies[copy_count];
+  snprintf(copy->path, sizeof copy->path, "%s", info->dlpi_name);
+  read_build_id(info, copy->build_id, sizeof copy->build_id);
+  /* Release: whoever sees the count sees the copy. */
+  __atomic_store_n(&copy_count, copy_count + 1, __ATOMIC_RELEASE);
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *data) {
+  char *runtime = data;
+  const char *base = base_of(info->dlpi_name);
+  (void)size;
+  if (!strncmp(base, "libcudart.so", 12))
+    snprintf(runtime, PATH_BYTES, "%s", info->dlpi_name);
+  else if (!holds(info, (uintptr_t)&look_at) &&
+           (!strncmp(base, "libnccl.so", 10) || exports(info, "ncclAllReduce")))
+    remember(info);
+  return 0;
+}
+
+/* Answers with a constant of its own; neither a context nor the thread's last error is touched. */
+static void ask_runtime(const char *path) {
+  int (*ask)(int *) = NULL;
+  int version = 0;
+  void *runtime = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (runtime) {
+    *(void **)&ask = dlsym(runtime, "cudaRuntimeGetVersion");
+    if (ask && ask(&version) == 0)
+      __atomic_store_n(&runtime_version, version, __ATOMIC_RELAXED);
+    dlclose(runtime);
+  }
+  (void)dlerror(); /* what our look-ups left is not the application's */
+}
+
+void nt_nccl_copies_look(void) {
+  const int saved_errno = errno;
+  char runtime[PATH_BYTES] = "";
+  unsigned libraries = 0;
+  while (nt_library_at(libraries))
+    libraries++;
+  if (__atomic_exchange_n(&libraries_seen, libraries, __ATOMIC_ACQ_REL) == libraries)
+    return;
+  nt_fork_lock(&lock);
+  dl_iterate_phdr(look_at, runtime);
+  nt_fork_unlock(&lock);
+  if (*runtime && !nt_cuda_runtime_version())
+    ask_runtime(runtime);
+  errno = saved_errno;
+}
+
+const struct nt_nccl_copy *nt_nccl_copy_at(unsigned i) {
+  return i < __atomic_load_n(&copy_count, __ATOMIC_ACQUIRE) ? &copies[i] : NULL;
+}
+
+int nt_cuda_runtime_version(void) {
+  return __atomic_load_n(&runtime_version, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies of NCCL that lie in this process, called or not, and the CUDA runtime if it is shared: a job with two
+ * copies, or with another one than meant, is a known way to hang.
+ */
+#ifndef NT_NCCL_COPIES_H
+#define NT_NCCL_COPIES_H
+
+struct nt_nccl_copy {
+  char path[512]; /* as the loader names it: "" is the program itself */
+  char build_id[65];
+};
+
+/* Looks through the loaded objects the first time, and again once another library than before has been called
+ * (resolve.h). Takes the loader's lock: rare paths of application threads only, and under no lock of ours. */
+void nt_nccl_copies_look(void);
+
+/* The i-th copy seen so far, NULL past the end. Any thread. */
+const struct nt_nccl_copy *nt_nccl_copy_at(unsigned i);
+/* cudaRuntimeGetVersion's number, 0 if the runtime is not a library of its own. Any thread. */
+int nt_cuda_runtime_version(void);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/read_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+ssize_t nt_read_text(const char *path, char *out, size_t size) {
+  size_t length = 0;
+  out[0] = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return -1;
+  ssize_t n = 1;
+  while (n > 0 && length < size - 1) {
+    n = read(fd, out + length, size - 1 - length);
+    if (n > 0)
+      length += (size_t)n;
+  }
+  int error = errno;
+  close(fd);
+  while (length && (out[length - 1] == '\n' || out[length - 1] == ' '))
+    length--;
+  out[length] = 0;
+  errno = error;
+  return n < 0 && !length ? -1 : (ssize_t)length;
+}
+
+ssize_t nt_read_text_at(char *out, size_t size, const char *format, ...) {
+  char path[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(path, sizeof path, format, arguments);
+  va_end(arguments);
+  out[0] = 0;
+  if (n < 0 || (size_t)n >= sizeof path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  return nt_read_text(path, out, size);
+}
