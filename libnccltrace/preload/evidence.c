@@ -8,13 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "preload/cgroup.h"
 #include "preload/gpu_identity.h"
 #include "preload/python_layout.h"
 #include "preload/resolve.h"
+#include "trace/oom_count.h"
 
 extern char **environ;
 
@@ -165,6 +168,17 @@ static void put_machine(struct text *out) {
   put_limit(out, "limit.core", RLIMIT_CORE);
 }
 
+/* By it others can tell an out-of-memory kill (oom.h). */
+static void put_cgroup(struct text *out) {
+  char dir[NT_CGROUP_PATH];
+  struct stat group;
+  int version;
+  if (nt_cgroup_memory(dir, sizeof(dir), &version) != 0 || stat(dir, &group) != 0)
+    return;
+  put(out, NT_OOM_GROUP_KEY, "%s", dir);
+  put(out, NT_OOM_INODE_KEY, "%llu", (unsigned long long)group.st_ino);
+}
+
 static void put_interfaces(struct text *out) {
   DIR *dir = opendir("/sys/class/net");
   if (!dir)
@@ -242,6 +256,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put_libraries(&out);
   put_python(&out, settings);
   put_machine(&out);
+  put_cgroup(&out);
   put_interfaces(&out);
   size_t length = strlen(environment);
   if (length < (size_t)(out.end - out.at)) {
