@@ -45,7 +45,7 @@ static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *ou
 
 static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit,
                           const struct nt_report_style *style, FILE *out) {
-  char state[64], time[NT_TIME_TEXT];
+  char state[NT_FATE_TEXT], time[NT_TIME_TEXT];
   fprintf(out, "  rank %d: ", culprit->world);
   if (culprit->rank == NT_NONE) {
     fputs("no trace\n", out);
@@ -63,7 +63,10 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     fputs(" at ", out);
     nt_text_escape_print(out, rank->pci);
   }
-  fprintf(out, ", %s", nt_describe_state(state, sizeof state, rank));
+  nt_describe_state(state, sizeof state, rank);
+  const bool same = culprit->now && (strstr(state, culprit->now) || strstr(culprit->now, state));
+  if (!same)
+    fprintf(out, ", %s", state);
   if (culprit->last) {
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);
