@@ -7,15 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "preload/cgroup.h"
 #include "preload/evidence_parts.h"
 #include "preload/gpu_identity.h"
 #include "preload/nccl_copies.h"
 #include "preload/python_layout.h"
 #include "preload/resolve.h"
+#include "trace/oom_count.h"
 
 extern char **environ;
 
@@ -160,6 +163,17 @@ static void put_machine(struct nt_evidence_text *out) {
   put_limit(out, "limit.core", RLIMIT_CORE);
 }
 
+/* By it others can tell an out-of-memory kill (oom.h). */
+static void put_cgroup(struct nt_evidence_text *out) {
+  char dir[NT_CGROUP_PATH];
+  struct stat group;
+  int version;
+  if (nt_cgroup_memory(dir, sizeof(dir), &version) != 0 || stat(dir, &group) != 0)
+    return;
+  nt_evidence_put(out, NT_OOM_GROUP_KEY, "%s", dir);
+  nt_evidence_put(out, NT_OOM_INODE_KEY, "%llu", (unsigned long long)group.st_ino);
+}
+
 static void put_interfaces(struct nt_evidence_text *out) {
   DIR *dir = opendir("/sys/class/net");
   if (!dir)
@@ -273,6 +287,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put_copies(&out);
   put_python(&out, settings);
   put_machine(&out);
+  put_cgroup(&out);
   put_interfaces(&out);
   nt_evidence_infiniband(&out, "");
   size_t length = strlen(environment);

@@ -15,6 +15,7 @@
 
 #include "preload/evidence.h"
 #include "preload/log.h"
+#include "preload/oom.h"
 #include "preload/own_thread.h"
 #include "preload/peers.h"
 #include "preload/process.h"
@@ -224,6 +225,7 @@ static void *helper_main(void *unused) {
       housekeeping = now;
       bury_threads(area);
       note_phase(header);
+      nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
         nt_requests_dump();
       if (nt_evidence_update(area, &settings) && drain)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "preload/oom.h"
 #include "trace/clock.h"
 
 static bool same_job(const struct nt_area_header *a, const struct nt_area_header *b) {
@@ -60,6 +61,7 @@ static void note(const struct nt_peer *peer, struct nt_area_header *own) {
       .start_time = gone->start_time,
       .vanished_ns = nt_clock_ns(CLOCK_REALTIME),
       .last_beat_ns = atomic_load_explicit(&gone->heartbeat_ns, memory_order_relaxed),
+      .oom_kills = nt_oom_risen(&peer->area),
   };
   atomic_store_explicit(&own->peer_notes, at + 1, memory_order_release);
 }

@@ -183,18 +183,24 @@ bool nt_process_start(int rank, int nranks) {
   return nt_recording();
 }
 
-void nt_process_leaving(int code) {
+bool nt_process_ending(int code) {
   if (!nt_recording())
-    return;
+    return false;
   struct nt_area_header *header = nt_process.area.header;
   /* A vfork child runs in our memory and ends without having been us. */
   if ((uint32_t)getpid() != header->pid)
-    return;
-  uint32_t running = NT_RUN_RUNNING;
-  int saved_errno = errno;
+    return false;
   atomic_store_explicit(&header->exit_code, code, memory_order_relaxed);
-  atomic_store_explicit(&header->exit_ns, nt_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
-  atomic_compare_exchange_strong(&header->run_state, &running, NT_RUN_EXITING);
+  if (atomic_load_explicit(&header->run_state, memory_order_relaxed) == NT_RUN_RUNNING)
+    atomic_store_explicit(&header->exit_ns, nt_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
+  atomic_store_explicit(&header->run_state, NT_RUN_EXITING, memory_order_release);
+  return true;
+}
+
+void nt_process_leaving(int code) {
+  int saved_errno = errno;
+  if (!nt_process_ending(code))
+    return;
   nt_gpu_stop();
   nt_request(NT_REQUEST_FLUSH, LAST_DRAIN_MS);
   errno = saved_errno;

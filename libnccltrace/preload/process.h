@@ -41,6 +41,10 @@ static inline bool nt_recording(void) {
  * has none). Starts recording once; any thread; afterwards cheap. True if this process records. */
 bool nt_process_start(int rank, int nranks);
 
+/* exit(code) was called: notes it, and no more. Handlers may still use NCCL, and may never return. False if this
+ * process does not record. Any thread. */
+bool nt_process_ending(int code);
+
 /* The process is ending with `code`: notes it, asks the helper for a last drain and waits for it at
  * most 200 ms. Harmless when not recording, and when called twice. */
 void nt_process_leaving(int code);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exits that run no handlers: _exit, _Exit and quick_exit of the application (Python's os._exit among them).
- * exit() and a return from main are seen through on_exit. Inside libc these names are bound directly, so only
- * the application's own calls arrive here.
+ * How the application ends: exit, quick_exit, and _exit and _Exit, which run no handlers (Python's os._exit among
+ * them). Inside libc these names are bound directly, so only the application's own calls arrive here; a return from
+ * main is seen through on_exit alone.
+ *
+ * Handlers run in reverse order, and the application's may never return. So that exit was called is noted here, before
+ * any of them; the last drain is on_exit's.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -20,6 +23,15 @@ NT_PUBLIC void _exit(int code) {
 }
 
 NT_PUBLIC void _Exit(int code) {
+  _exit(code);
+}
+
+NT_PUBLIC void exit(int code) {
+  void (*next)(int) = NULL;
+  nt_process_ending(code);
+  *(void **)&next = dlsym(RTLD_NEXT, "exit");
+  if (next)
+    next(code);
   _exit(code);
 }
 

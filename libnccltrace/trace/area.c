@@ -233,6 +233,7 @@ int nt_area_create(const char *dir, uint64_t bytes, struct nt_area *out) {
   memset(out, 0, sizeof(*out));
   h.major = NT_AREA_MAJOR;
   h.minor = NT_AREA_MINOR;
+  h.oom_kills = NT_OOM_UNKNOWN;
   identify(&h);
   int rc = dir ? prepare_directory(dir) : -NT_ERR_UNSAFE;
   if (rc == 0) {

@@ -3,8 +3,8 @@
  * Is the traced process alive, and if not, how did it leave?
  *
  * On its own node and in its pid namespace /proc tells; the start time says whether a number has been
- * given to another process. From another namespace only the lock tells, from another node only what was
- * written.
+ * given to another process, and the helper thread whether it still runs the program that was traced: exec keeps the
+ * number and ends all threads. From another namespace only the lock tells, from another node only what was written.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trace/clock.h"
+#include "trace/oom_count.h"
 #include "trace/read_parts.h"
+
+#define SILENT_NS INT64_C(20000000000)     /* no living process is silent in its file for so long */
+#define LINGERED_NS INT64_C(2000000000)    /* longer than the last drain takes */
+#define GPU_BLOCKED_NS INT64_C(2000000000) /* a look takes microseconds, and is due every 100 ms */
 
 static bool same_boot(const char *boot_id, size_t size) {
   char boot[64] = "";
@@ -65,23 +71,52 @@ static bool file_is_locked(const struct nt_trace *trace) {
   return locked;
 }
 
-static enum nt_process_state living_state(char letter) {
-  return letter == 'T' || letter == 't' ? NT_PROCESS_STOPPED : NT_PROCESS_RUNNING;
+static bool thread_exists(uint32_t pid, uint32_t tid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%u/task/%u", pid, tid);
+  return access(path, F_OK) == 0;
 }
 
-static enum nt_process_state judge(const struct nt_trace *trace) {
+/* The process lives, does the program that was traced? Without an area the file's lock tells, and since a file
+ * system may not know locks, only together with a heartbeat that is older than it ever is. */
+static bool is_replaced(const struct nt_trace *trace, int64_t now_ns) {
+  if (trace->area.present)
+    return !trace->area.locked && trace->area.helper_tid &&
+           !thread_exists(trace->identity.pid, trace->area.helper_tid);
+  const int64_t beat = (int64_t)trace->facts.process.heartbeat_ns;
+  return trace->has_file && !trace->network && trace->facts.has_process && beat &&
+         now_ns - beat > SILENT_NS && !file_is_locked(trace);
+}
+
+static enum nt_process_state living_state(const struct nt_trace *trace, char letter,
+                                          int64_t now_ns) {
+  if (is_replaced(trace, now_ns))
+    return NT_PROCESS_REPLACED;
+  if (letter == 'T' || letter == 't')
+    return NT_PROCESS_STOPPED;
+  return trace->facts.process.run_state == NT_RUN_EXITING ? NT_PROCESS_ENDING : NT_PROCESS_RUNNING;
+}
+
+/* Its heart went on to beat after it had called exit; nobody has seen it gone. */
+static bool was_ending(const struct nt_process_facts *facts) {
+  return facts->writer == NT_STATE_BY_PROCESS &&
+         (int64_t)(facts->heartbeat_ns - facts->exit_ns) > LINGERED_NS;
+}
+
+static enum nt_process_state judge(const struct nt_trace *trace, int64_t now_ns) {
   const struct nt_super *identity = &trace->identity;
   const struct nt_process_facts *facts = &trace->facts.process;
   const bool here = same_boot(identity->boot_id, sizeof identity->boot_id);
   if (here && same_pid_namespace(identity->pid_ns)) {
     const char letter = proc_state(identity->pid, identity->start_time);
     if (letter)
-      return living_state(letter);
-  } else if (here && (trace->area.locked || file_is_locked(trace))) {
-    return NT_PROCESS_RUNNING;
+      return living_state(trace, letter, now_ns);
   }
+  /* A main thread that ended by pthread_exit reads as gone while the others go on. */
+  if (here && (trace->area.locked || file_is_locked(trace)))
+    return facts->run_state == NT_RUN_EXITING ? NT_PROCESS_ENDING : NT_PROCESS_RUNNING;
   if (trace->facts.has_process && facts->run_state == NT_RUN_EXITING)
-    return NT_PROCESS_EXITED;
+    return !here && was_ending(facts) ? NT_PROCESS_ENDING : NT_PROCESS_EXITED;
   if (here || (trace->facts.has_process && facts->writer == NT_STATE_BY_OTHER))
     return NT_PROCESS_VANISHED;
   return NT_PROCESS_UNKNOWN;
@@ -97,22 +132,47 @@ static int64_t latest(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+/* While the heart beats, the GPU is looked at several times a second, until exit is called. */
+static bool gpu_is_blocked(const struct nt_process_facts *process) {
+  const uint64_t end =
+      process->run_state == NT_RUN_EXITING ? process->exit_ns : process->heartbeat_ns;
+  return process->gpu_beat_ns && (int64_t)(end - process->gpu_beat_ns) > GPU_BLOCKED_NS;
+}
+
+/* What the cgroup of a vanished process has counted by now. */
+static uint64_t oom_now(const struct nt_trace *trace) {
+  const char *dir = nt_trace_evidence(trace, NT_OOM_GROUP_KEY);
+  const char *inode = nt_trace_evidence(trace, NT_OOM_INODE_KEY);
+  if (!same_boot(trace->identity.boot_id, sizeof trace->identity.boot_id) || !trace->line_count)
+    return NT_OOM_UNKNOWN;
+  if (!dir)
+    return nt_oom_count(NULL);
+  return inode ? nt_oom_count_of(dir, strtoull(inode, NULL, 10)) : NT_OOM_UNKNOWN;
+}
+
 void nt_judge_process(struct nt_trace *trace) {
   struct nt_process_info *info = &trace->info;
   const struct nt_facts *facts = &trace->facts;
   const struct nt_process_facts *process = &facts->process;
-  info->state = judge(trace);
-  info->exit_code = info->state == NT_PROCESS_EXITED ? process->exit_code : 0;
-  info->exit_ns = info->state == NT_PROCESS_EXITED ? (int64_t)process->exit_ns : 0;
+  const int64_t now_ns = (int64_t)nt_clock_ns(CLOCK_REALTIME);
+  info->state = judge(trace, now_ns);
+  const bool left = info->state == NT_PROCESS_EXITED || info->state == NT_PROCESS_ENDING;
+  info->exit_code = left ? process->exit_code : 0;
+  info->exit_ns = left ? (int64_t)process->exit_ns : 0;
   info->live = trace->area.present &&
-               (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED);
+               (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED ||
+                info->state == NT_PROCESS_ENDING);
   info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
   info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);
   for (size_t i = 0; i < trace->comm_count; i++)
     info->last_beat_ns = latest(info->last_beat_ns, trace->comms[i].last_enter_ns);
+  info->seen_ns = info->live ? now_ns : info->last_beat_ns;
   info->gpu_beat_ns = (int64_t)process->gpu_beat_ns;
+  info->gpu_blocked = facts->has_process && gpu_is_blocked(process);
   info->phase = process->phase;
   info->oom_kills = facts->has_process ? process->oom_kills : NT_OOM_UNKNOWN;
+  info->oom_now = info->state == NT_PROCESS_VANISHED ? oom_now(trace) : NT_OOM_UNKNOWN;
+  info->oom_machine = !nt_trace_evidence(trace, NT_OOM_GROUP_KEY);
   info->calls = process->calls;
   info->lost = process->lost;
   info->overwritten = process->overwritten;

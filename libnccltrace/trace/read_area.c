@@ -208,6 +208,7 @@ int nt_read_area(struct nt_trace *trace, const char *path, const struct nt_super
   copy_evidence(trace, &area);
   trace->area.present = true;
   trace->area.locked = nt_area_is_locked(area.fd) == 1;
+  trace->area.helper_tid = atomic_load_explicit(&area.header->helper_tid, memory_order_acquire);
   snprintf(trace->area_path, sizeof trace->area_path, "%s", path);
   if (!want && atomic_load_explicit(&area.header->file_ready, memory_order_acquire)) {
     memcpy(trace->file_path, area.header->file_path, sizeof trace->file_path);

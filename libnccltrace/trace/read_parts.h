@@ -17,6 +17,7 @@
 /* What was copied out of an area when the trace was opened. */
 struct nt_area_copy {
   bool present, locked;
+  uint32_t helper_tid; /* 0: it had not begun */
   struct nt_chunk_copy *chunks;
   uint32_t chunk_count;
   unsigned char *spool;

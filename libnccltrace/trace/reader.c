@@ -137,6 +137,7 @@ static void describe(struct nt_trace *trace) {
   info->pid = identity->pid;
   info->start_time = identity->start_time;
   info->pid_ns = identity->pid_ns;
+  info->nonce = identity->nonce;
   info->restart = identity->restart;
   info->host = identity->host;
   info->run_id = identity->run_id;

@@ -44,23 +44,30 @@ enum nt_process_state {
   NT_PROCESS_STOPPED, /* alive, stopped (SIGSTOP, debugger) */
   NT_PROCESS_EXITED,  /* left through exit, _exit or return from main; exit_code is valid */
   NT_PROCESS_VANISHED, /* heartbeat and lock gone without an exit: killed by a signal or with its node */
+  NT_PROCESS_ENDING, /* exit(exit_code) was called at exit_ns, and it still lived when last seen */
+  NT_PROCESS_REPLACED, /* its number lives, but runs another program: exec */
 };
 
 struct nt_process_info {
   int world_rank, world_size, local_rank; /* -1 if not known */
   uint32_t pid;
-  uint64_t start_time, pid_ns;
+  uint64_t start_time, pid_ns, nonce; /* the nonce tells two programs of one process apart */
   uint32_t restart;
   const char *host, *run_id, *boot_id;
   enum nt_process_state state;
   int exit_code;
   int64_t started_ns;   /* first communicator: when tracing began */
   int64_t last_beat_ns; /* last sign of life: heartbeat, call or exit */
-  int64_t exit_ns;      /* when it left; 0 if it did not, or not known */
-  int64_t gpu_beat_ns;  /* when the GPU's progress was last looked at; 0: nobody looks */
-  uint32_t phase;       /* NT_PHASE_* */
-  uint64_t oom_kills;   /* of its memory cgroup at its last sign of life; NT_OOM_UNKNOWN */
-  bool live;            /* read from an area whose process was alive at that moment */
+  int64_t exit_ns;      /* when it left or began to; 0 if it did not, or not known */
+  int64_t
+      seen_ns; /* as of when all this is: now for one that lives here, else its last heartbeat */
+  int64_t gpu_beat_ns; /* when the GPU's progress was last looked at; 0: nobody looks */
+  bool gpu_blocked;   /* the thread that looks was stuck since then, in a call of the CUDA driver */
+  uint32_t phase;     /* NT_PHASE_* */
+  uint64_t oom_kills; /* of its memory cgroup at its last sign of life; NT_OOM_UNKNOWN */
+  uint64_t oom_now;   /* the same now, for one that vanished on this node; NT_OOM_UNKNOWN */
+  bool oom_machine;   /* both are of the whole machine: its cgroup is not known */
+  bool live;          /* read from an area whose process was alive at that moment */
   bool from_file, from_area;
   uint64_t calls, lost, overwritten, comms_lost, abandoned, write_errors;
   const char *file_path; /* as opened, or as the area names it; NULL if none */

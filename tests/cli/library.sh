@@ -66,7 +66,7 @@ check "an application that closes and reuses all descriptors finds only its own 
 
 run forks
 [ "$status" = 0 ] && [ "$(calls AllReduce)" = "$(printf '1 1\n2 2')" ] && [ "$(ls "$traces")" = rank0.trace ] &&
-  header | grep -q 'exited with status 0'
+  header | grep -q 'exited with code 0'
 check "forked and vforked children are silent" $? "$(ls "$traces")"
 
 run fork-then-init
@@ -135,7 +135,7 @@ check "results are the same bits with the library" $? "$(diff "$work/bare" "$wor
 
 for case in exit:3 fast-exit:4 quick-exit:7; do
   run "${case%:*}"
-  [ "$status" = "${case#*:}" ] && header | grep -q "exited with status ${case#*:}" && [ "$(calls AllReduce)" = "1 1" ]
+  [ "$status" = "${case#*:}" ] && header | grep -q "exited with code ${case#*:}" && [ "$(calls AllReduce)" = "1 1" ]
   check "an end by ${case%:*} is seen with its code" $? "status $status, $(header | grep state)"
 done
 

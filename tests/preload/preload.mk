@@ -2,7 +2,8 @@
 # Programs that tests/cli/library.sh runs with the library preloaded, on the simulator. Included by the
 # top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
-  $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader
+  $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
+  $(BUILD)/preload/fate_cases
 
 scenario: $(PRELOAD_CASES)
 
@@ -36,3 +37,15 @@ $(BUILD)/preload/libnvidia-ml-stub.so: tests/preload/stub_nvml.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
+
+$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
+	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
+
+$(BUILD)/preload/fate_cases: tests/preload/fate_cases.c $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
+	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl

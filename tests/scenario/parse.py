@@ -20,6 +20,7 @@ CLASSES = ("consistent", "missing", "extra", "order", "mismatch", "p2p", "cycle"
            "stalled", "outside", "init", "teardown", "error", "config", "slow", "undecided")
 RUNS = ("hung", "done", "failed")
 EVIDENCE = ("live", "dump", "kill", "exit")
+EXITS = ("_exit", "quick_exit", "exec", "handler", "finalization")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"-?(\d|\$(i|rank|next|prev))+")
@@ -358,9 +359,10 @@ class _Parser:
         return Stmt("sleep", self.line, {"seconds": self.number(text)})
 
     def read_exit(self, args: list) -> Stmt:
-        if len(args) != 1:
-            self.fail("exit takes a code")
-        return Stmt("exit", self.line, {"code": self.number(args[0])})
+        if len(args) not in (1, 3) or args[1:2] not in ([], ["by"]):
+            self.fail("exit takes a code, and may say by what")
+        how = self.one_of(args[2:], "exit CODE by", EXITS) if len(args) == 3 else ""
+        return Stmt("exit", self.line, {"code": self.number(args[0]), "how": how})
 
     def read_kill(self, args: list) -> Stmt:
         name = args[0] if len(args) == 1 else ""

@@ -320,13 +320,40 @@ class Runtime:
         return Step(time.sleep, (FOREVER,), lambda result: None)
 
     def _exit(self, stmt: Stmt, turn: int) -> Step:
-        return Step(sys.exit, (self.view.number(stmt.args["code"], turn),), lambda result: None)
+        return Step(EXITS[stmt.args["how"]], (self.view.number(stmt.args["code"], turn),), lambda result: None)
 
     def _kill(self, stmt: Stmt, _turn: int) -> Step:
         return Step(signal.raise_signal, (stmt.args["signal"],), lambda result: None)
 
     def _fork(self, _stmt: Stmt, _turn: int) -> Step:
         return Step(os.fork, (), _child_sleeps)
+
+
+class _NeverFreed:
+    """An object whose end never ends: the interpreter meets it when it is finalized."""
+
+    def __del__(self, sleep=time.sleep, seconds=FOREVER) -> None:
+        sleep(seconds)
+
+
+def _exit_in_finalization(code: int) -> None:
+    sys.never_freed = _NeverFreed()
+    sys.exit(code)
+
+
+def _exit_in_handler(code: int) -> None:
+    """Calls exit with a handler in front of all others that never returns."""
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(libc.pause, None, None)
+    libc.exit(code)
+
+
+def _become_another(_code: int) -> None:
+    os.execv("/bin/sleep", ["sleep", str(int(FOREVER))])
+
+
+EXITS = {"": sys.exit, "_exit": os._exit, "quick_exit": lambda code: ctypes.CDLL(None).quick_exit(code),
+         "exec": _become_another, "handler": _exit_in_handler, "finalization": _exit_in_finalization}
 
 
 def _child_sleeps(pid: int) -> None:

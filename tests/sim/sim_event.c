@@ -4,6 +4,9 @@
  * fills. An event counts its records and the last record that was reached; a query compares the
  * two numbers and takes no lock, because tools poll. Waits name the record they wait for, so that
  * recording an event again does not move earlier waits.
+ *
+ * With NTSIM_DRIVER_LOCK=1 a query takes the context's lock, which cudaFree and cudaDeviceSynchronize
+ * then hold while they wait: so it is stuck as long as they are.
  */
 #include "sim_stream.h"
 #include "sim_capture.h"
@@ -162,6 +165,8 @@ CUresult sim_event_query(CUevent event) {
   CUresult refused = usable(event);
   if (refused != CUDA_SUCCESS)
     return refused;
+  sim_context_lock(sim_device_current());
+  sim_context_unlock(sim_device_current());
   uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
   uint64_t reached = atomic_load_explicit(&event->reached, memory_order_acquire);
   return reached >= recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

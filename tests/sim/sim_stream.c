@@ -309,9 +309,32 @@ void sim_stream_sync(struct sim_stream *s) {
   sim_stream_unref(s);
 }
 
+static pthread_mutex_t context_locks[SIM_MAX_DEVICES];
+static pthread_once_t context_once = PTHREAD_ONCE_INIT;
+static bool locking;
+
+static void context_init(void) {
+  const char *text = getenv("NTSIM_DRIVER_LOCK");
+  locking = text && *text == '1';
+  for (int i = 0; i < SIM_MAX_DEVICES; i++)
+    pthread_mutex_init(&context_locks[i], NULL);
+}
+
+void sim_context_lock(int device) {
+  pthread_once(&context_once, context_init);
+  if (locking)
+    pthread_mutex_lock(&context_locks[device]);
+}
+
+void sim_context_unlock(int device) {
+  if (locking)
+    pthread_mutex_unlock(&context_locks[device]);
+}
+
 void sim_stream_sync_device(int device) {
   struct sim_stream *busy[256];
   size_t n = 0;
+  sim_context_lock(device);
   pthread_mutex_lock(&known_lock);
   for (struct sim_stream *s = known; s && n < 256; s = s->next_known) {
     if (s->device == device) {
@@ -324,4 +347,5 @@ void sim_stream_sync_device(int device) {
     sim_stream_sync(busy[i]);
     sim_stream_unref(busy[i]);
   }
+  sim_context_unlock(device);
 }

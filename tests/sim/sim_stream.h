@@ -45,6 +45,10 @@ SIM_EXPORT void sim_stream_sync(struct sim_stream *s);
 SIM_EXPORT void sim_stream_sync_ticket(struct sim_stream *s, uint64_t ticket);
 SIM_EXPORT void sim_stream_sync_device(int device);
 
+/* The context's lock of drivers that keep it while they wait for the device; nothing unless NTSIM_DRIVER_LOCK=1. */
+void sim_context_lock(int device);
+void sim_context_unlock(int device);
+
 SIM_EXPORT CUresult sim_event_create(CUevent *out, unsigned int flags);
 SIM_EXPORT CUresult sim_event_destroy(CUevent event);
 SIM_EXPORT CUresult sim_event_record(CUevent event, CUstream stream);

@@ -105,7 +105,8 @@ static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding)
 }
 
 static bool lives(const struct nt_model_rank *rank) {
-  return rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED;
+  return rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED ||
+         rank->state == NT_PROCESS_ENDING;
 }
 
 /* What to do with the processes to blame that still live. */
@@ -130,7 +131,7 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     } else if (culprit->dumped) {
       nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
                    host);
-    } else if (rank->site_count) {
+    } else if (rank->site_count && rank->state != NT_PROCESS_ENDING) {
       nt_lines_add(&finding->next, "nccltrace dump %u on %s, then tracediff again", rank->pid,
                    host);
     } else {
@@ -146,6 +147,20 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     free(before);
   }
   nt_rank_set_free(&stopped);
+}
+
+/* Whose device nobody could look at, among those that the finding is about. */
+static void say_blocked(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  char line[NT_DESCRIBE];
+  for (uint32_t r = 0; r < model->rank_count && finding->evidence.count < 32; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    bool concerned =
+        rank->world >= 0 && (nt_rank_set_has(&finding->blame, (uint32_t)rank->world) ||
+                             nt_rank_set_has(&finding->waiting, (uint32_t)rank->world));
+    if (concerned && nt_describe_blocked(line, sizeof line, rank))
+      nt_lines_add(&finding->evidence, "%s", line);
+  }
 }
 
 /* Classes that accuse nobody by their meaning are as certain as what they say. */
@@ -173,6 +188,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     if (!status)
       status = nt_say_chain(inquiry, finding);
     nt_say_dumps(inquiry, finding);
+    say_blocked(inquiry, finding);
     nt_group_evidence(&finding->evidence);
     say_processes(inquiry, finding);
     say_next(finding);

@@ -141,51 +141,89 @@ const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, 
   return nt_dump_thread_now(job, rank, last);
 }
 
+static struct nt_fate_facts fate_of(const struct nt_model_rank *rank) {
+  return (struct nt_fate_facts){.state = rank->state,
+                                .phase = rank->phase,
+                                .exit_code = rank->exit_code,
+                                .exit_ns = rank->exit_ns,
+                                .seen_ns = rank->seen_ns,
+                                .oom = rank->oom,
+                                .oom_machine = rank->oom_machine,
+                                .oom_from = rank->oom_from,
+                                .oom_to = rank->oom_to};
+}
+
+/* What it is in the middle of, if that had begun by the cut. */
+static void fate_now(char *out, size_t size, const struct nt_job *job,
+                     const struct nt_model_rank *rank) {
+  const struct nt_fate_facts fate = fate_of(rank);
+  const int64_t began = nt_model_end(rank), parted = nt_model_parted_ns(rank);
+  char time[NT_TIME_TEXT];
+  out[0] = '\0';
+  if (job->cut_ns != INT64_MAX && (!rank->exit_ns || began > job->cut_ns) &&
+      !(rank->leaving && began <= job->cut_ns))
+    return;
+  nt_fate_now(out, size, &fate);
+  if (!*out && parted && job->cut_ns == INT64_MAX && !nt_model_is_over(rank))
+    snprintf(out, size, "alive, all its communicators are destroyed since %s",
+             nt_time_short(time, parted));
+}
+
 char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank) {
   const struct nt_model_dump_thread *thread = nt_describe_thread(job, rank);
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint32_t last = last_record(job, rank), wait = nt_host_wait_of(job, rank);
-  char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT];
-  out[0] = '\0';
-  if (thread)
-    return nt_dump_words(out, size, model, thread,
-                         last == NT_NONE ? 0 : model->calls[last].exit_ns);
+  char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT], fate[NT_FATE_TEXT], words[NT_DESCRIBE];
+  fate_now(fate, sizeof fate, job, model);
+  snprintf(out, size, "%s", fate);
+  if (thread && model->state != NT_PROCESS_REPLACED) {
+    nt_dump_words(words, sizeof words, model, thread,
+                  last == NT_NONE ? 0 : model->calls[last].exit_ns);
+    snprintf(out, size, "%s%s%s", fate, *fate && *words ? ", " : "", words);
+    return out;
+  }
   if (last == NT_NONE)
     return out;
   const struct nt_model_call *call = &model->calls[wait == NT_NONE ? last : wait];
   const char *site = nt_model_site(model, call->at);
   if (wait == NT_NONE && !nt_call_is_open(job, rank, last)) {
-    if (job->cut_ns != INT64_MAX || model->state == NT_PROCESS_EXITED ||
-        model->state == NT_PROCESS_VANISHED)
+    if (*fate || job->cut_ns != INT64_MAX || nt_model_is_over(model))
       return out; /* it did something after this, or is gone */
     snprintf(out, size, "host code since %s%s%s", nt_time_short(time, call->exit_ns),
              site ? ", last call at " : "", site ? site : "");
     return out;
   }
+  if (nt_model_is_gone(model) && *fate)
+    return out;
   if (wait == NT_NONE)
     nt_describe_call(what, sizeof what, job, rank, last);
   else
     nt_call_function(what, sizeof what, call->fn);
-  snprintf(out, size, "in %s%s%s", what, site ? " at " : "", site ? site : "");
+  snprintf(out, size, "%s%sin %s%s%s", fate, *fate ? ", " : "", what, site ? " at " : "",
+           site ? site : "");
   return out;
 }
 
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank) {
-  switch (rank->state) {
-  case NT_PROCESS_RUNNING:
-    snprintf(out, size, "running");
-    break;
-  case NT_PROCESS_STOPPED:
-    snprintf(out, size, "stopped");
-    break;
-  case NT_PROCESS_EXITED:
-    snprintf(out, size, "exited with code %d", rank->exit_code);
-    break;
-  case NT_PROCESS_VANISHED:
-    snprintf(out, size, "vanished");
-    break;
-  default:
-    snprintf(out, size, "unknown");
-  }
+  const struct nt_fate_facts fate = fate_of(rank);
+  return nt_fate_text(out, size, &fate);
+}
+
+char *nt_describe_end(char *out, size_t size, const struct nt_model_rank *rank) {
+  char text[NT_FATE_TEXT];
+  nt_describe_state(text, sizeof text, rank);
+  const bool passive = !strncmp(text, "killed", 6) || !strncmp(text, "replaced", 8);
+  snprintf(out, size, "%s%s", passive ? "was " : "", text);
   return out;
+}
+
+bool nt_describe_blocked(char *out, size_t size, const struct nt_model_rank *rank) {
+  char time[NT_TIME_TEXT];
+  if (!rank->blocked_ns)
+    return false;
+  snprintf(out, size,
+           "the GPU's progress on rank %d has not been seen since %s: the thread that polls it is "
+           "blocked in the CUDA driver",
+           rank->world, nt_time_short(time, rank->blocked_ns));
+  return true;
 }

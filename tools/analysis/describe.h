@@ -29,7 +29,11 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
 const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank);
 /* "ranks 0-1,3" or "rank 2"; "nobody" for the empty set. */
 char *nt_describe_ranks(char *out, size_t size, const struct nt_rank_set *ranks);
-/* "running", "stopped", "exited with code 1", "vanished", "unknown". */
+/* "running", "exited with code 1", "vanished" …: nt_fate_text, at most NT_FATE_TEXT bytes. */
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank);
+/* The same of one that is gone, to stand behind "rank 2 ". */
+char *nt_describe_end(char *out, size_t size, const struct nt_model_rank *rank);
+/* "the GPU's progress on rank 3 has not been seen since …"; false if that is not so. */
+bool nt_describe_blocked(char *out, size_t size, const struct nt_model_rank *rank);
 
 #endif

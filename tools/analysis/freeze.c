@@ -214,14 +214,8 @@ static int find_rank_facts(struct search *s, uint32_t index) {
   return 0;
 }
 
-static bool is_over(const struct nt_model_rank *rank) {
-  return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
-}
-
 static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
-  if (rank->state == NT_PROCESS_EXITED && rank->exit_code == 0)
-    return NT_FREEZE_TEARDOWN;
-  return NT_FREEZE_DEATH;
+  return nt_model_left(rank) ? NT_FREEZE_TEARDOWN : NT_FREEZE_DEATH;
 }
 
 /* When this rank first heard that a peer is gone; 0 if it did not. */
@@ -257,7 +251,7 @@ static void find_first(struct search *s) {
   bool vanished = false, held = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
-    if (!is_over(&model->ranks[i]))
+    if (!nt_model_is_over(&model->ranks[i]))
       return;
     last = end > last ? end : last;
     if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest) {
@@ -304,7 +298,7 @@ static int64_t ended_together(const struct search *s) {
   bool ordered = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
-    if (!is_over(rank))
+    if (!nt_model_is_over(rank))
       return INT64_MAX;
     ordered |= is_first(s, i);
     over += rank->state == NT_PROCESS_VANISHED;
@@ -334,7 +328,7 @@ static int64_t ended_waiting(const struct search *s) {
   int64_t first = INT64_MAX, last = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
-    if (!is_over(&model->ranks[i]) || is_first(s, i))
+    if (!nt_model_is_over(&model->ranks[i]) || is_first(s, i))
       return INT64_MAX;
     first = end < first ? end : first;
     last = end > last ? end : last;
@@ -359,7 +353,7 @@ static int by_time(const void *a, const void *b) {
 static uint32_t list_events(const struct nt_job *job, struct event *events) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < job->model->rank_count; i++)
-    if (is_over(&job->model->ranks[i]))
+    if (nt_model_is_over(&job->model->ranks[i]))
       events[count++] =
           (struct event){nt_model_end(&job->model->ranks[i]), i, why_ended(&job->model->ranks[i])};
   for (uint32_t i = 0; i < job->joint_count; i++)
@@ -380,10 +374,11 @@ static void decide_fates(const struct search *s, struct nt_freeze *out) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (!is_over(rank) || end >= out->ns)
+    if (!nt_model_is_over(rank) || end >= out->ns)
       continue;
     out->fates[i].ns = end;
     out->fates[i].likely = s->first[i] == 1;
+    out->fates[i].lives = !nt_model_is_gone(rank);
     out->fates[i].kind = why_ended(rank) == NT_FREEZE_DEATH ? NT_FATE_DEAD : NT_FATE_LEFT;
   }
 }

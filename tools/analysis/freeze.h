@@ -15,13 +15,14 @@
 enum nt_fate_kind {
   NT_FATE_ALIVE,
   NT_FATE_DEAD, /* vanished or ended with a non-zero code, and not because of a wait */
-  NT_FATE_LEFT, /* ended with code 0 */
+  NT_FATE_LEFT, /* ended with code 0, became another program, or is on its way out */
 };
 
 struct nt_fate {
   enum nt_fate_kind kind;
   int64_t ns;  /* when; 0 for ALIVE */
   bool likely; /* all ended within a moment, and only one thing tells that it was first */
+  bool lives;  /* on its way out: it calls nothing more, but what it had called goes on */
 };
 
 enum nt_freeze_why {

@@ -73,13 +73,13 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
   for (uint32_t i = 0; i < joint->member_count && !status; i++)
     if (inquiry->freeze->fates[joint->members[i].rank].kind == NT_FATE_ALIVE)
       status = nt_finding_add(inquiry->job, &finding->waiting, joint->members[i].rank);
-  char place[NT_DESCRIBE], state[64], line[2 * NT_DESCRIBE], time[NT_TIME_TEXT];
+  char place[NT_DESCRIBE], state[NT_FATE_TEXT], line[2 * NT_DESCRIBE], time[NT_TIME_TEXT];
   nt_finding_say(
       finding, "rank %d died after it had called %s, and no member has made a call since",
       model->world,
       nt_describe_place(place, sizeof place, inquiry->job, call->fn, dead->called, found));
   nt_lines_add(&finding->evidence, "rank %d %s at %s", model->world,
-               nt_describe_state(state, sizeof state, model),
+               nt_describe_end(state, sizeof state, model),
                nt_time_short(time, inquiry->freeze->fates[rank].ns));
   nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, rank));
   return status;
@@ -91,7 +91,8 @@ int nt_judge_deaths(struct nt_inquiry *inquiry) {
   if (before)
     return 0;
   for (uint32_t r = 0; r < inquiry->job->model->rank_count && !status; r++)
-    if (inquiry->freeze->fates[r].kind == NT_FATE_DEAD && nt_error_of(inquiry, r) == NT_NONE)
+    if (inquiry->freeze->fates[r].kind == NT_FATE_DEAD && !inquiry->freeze->fates[r].lives &&
+        nt_error_of(inquiry, r) == NT_NONE)
       status = judge(inquiry, r);
   return status;
 }

@@ -44,8 +44,7 @@ uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank) {
 /* Ranks whose end nothing else explains. */
 static bool matters(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  return !(model->state == NT_PROCESS_EXITED && model->exit_code == 0) &&
-         nt_error_of(inquiry, rank) != NT_NONE;
+  return !nt_model_left(model) && nt_error_of(inquiry, rank) != NT_NONE;
 }
 
 int nt_judge_errors(struct nt_inquiry *inquiry) {

@@ -22,9 +22,9 @@ struct quiet {
 
 static bool is_there(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  bool over = model->state == NT_PROCESS_EXITED || model->state == NT_PROCESS_VANISHED;
   int64_t cut = inquiry->freeze->ns;
-  return model->call_count && (!over || (cut != INT64_MAX && nt_model_end(model) >= cut));
+  return model->call_count &&
+         (!nt_model_is_over(model) || (cut != INT64_MAX && nt_model_end(model) >= cut));
 }
 
 static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quiet *quiet) {
@@ -88,7 +88,13 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
                    "nothing is unfinished in NCCL and no member lacks a call, but %s made none for "
                    "%lld s: they wait elsewhere",
                    who, (long long)((quiet->pause_ns) / 1000000000));
-  if (unknown)
+  bool blocked = false;
+  for (uint32_t r = 0; r < inquiry->job->model->rank_count; r++)
+    if (nt_describe_blocked(line, sizeof line, &inquiry->job->model->ranks[r])) {
+      nt_lines_add(&finding->evidence, "%s", line);
+      blocked = true;
+    }
+  if (unknown && !blocked)
     nt_lines_add(&finding->evidence, "needed: marks around launches (NCCLTRACE_GPU=events)");
   nt_rank_set_free(&there);
   return status;

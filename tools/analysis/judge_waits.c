@@ -121,19 +121,42 @@ static uint8_t function_of(const struct nt_inquiry *inquiry, const struct nt_stu
   return stuck->fn;
 }
 
+/* Those that are gone, in the way in which they all are, or simply so. */
+static void say_gone(const struct nt_inquiry *inquiry, struct nt_finding *finding, const char *who,
+                     const char *place, const char *waiting, bool during) {
+  bool lives = true, replaced = true, oom = true, likely = false;
+  for (uint32_t w = nt_rank_set_next(&finding->blame, 0); w < NT_RANK_MAX;
+       w = nt_rank_set_next(&finding->blame, w + 1)) {
+    uint32_t index = nt_model_find(inquiry->job->model, (int32_t)w);
+    const struct nt_model_rank *rank = index == NT_NONE ? NULL : &inquiry->job->model->ranks[index];
+    lives &= rank && inquiry->freeze->fates[index].lives;
+    replaced &= rank && rank->state == NT_PROCESS_REPLACED;
+    oom &= rank && rank->oom != NT_OOM_NONE;
+    likely |= rank && rank->oom == NT_OOM_LIKELY;
+  }
+  const char *how = finding->class == NT_CLASS_LEFT
+                        ? replaced ? "became another program (exec)" : "left"
+                    : !oom   ? "died"
+                    : likely ? "died, likely for lack of memory,"
+                             : "was killed for lack of memory";
+  if (lives)
+    nt_finding_say(finding, "%s lives but is on its way out%s, and never called %s%s", who,
+                   finding->class == NT_CLASS_DEAD ? " after a failure" : "", place, waiting);
+  else
+    nt_finding_say(finding, "%s %s %s %s%s", who, how,
+                   during ? "in the middle of" : "before calling", place, waiting);
+}
+
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   nt_describe_ranks(who, sizeof who, &finding->blame);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  const char *when = stuck->kind == NT_STUCK_DEVICE ? "in the middle of" : "before calling";
   switch (finding->class) {
   case NT_CLASS_DEAD:
-    nt_finding_say(finding, "%s died %s %s%s", who, when, place, waiting);
-    break;
   case NT_CLASS_LEFT:
-    nt_finding_say(finding, "%s left %s %s%s", who, when, place, waiting);
+    say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
     break;
   case NT_CLASS_GPU:
     nt_finding_say(finding,
@@ -182,13 +205,16 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[blame->rank];
   const struct nt_fate *fate = &inquiry->freeze->fates[blame->rank];
-  char line[2 * NT_DESCRIBE], time[NT_TIME_TEXT], state[64], place[NT_DESCRIBE];
+  char line[2 * NT_DESCRIBE], time[NT_TIME_TEXT], state[NT_FATE_TEXT], place[NT_DESCRIBE];
   if (finding->evidence.count >= 24)
     return;
   nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
-  if (fate->kind != NT_FATE_ALIVE)
+  if (fate->kind != NT_FATE_ALIVE && !fate->lives)
     nt_lines_add(&finding->evidence, "rank %d %s at %s", rank->world,
-                 nt_describe_state(state, sizeof state, rank), nt_time_short(time, fate->ns));
+                 nt_describe_end(state, sizeof state, rank), nt_time_short(time, fate->ns));
+  else if (!fate->lives && blame->why == BLAME_LEFT &&
+           *nt_describe_now(line, sizeof line, inquiry->job, blame->rank))
+    nt_lines_add(&finding->evidence, "rank %d now: %s", rank->world, line);
   if (blame->why != BLAME_LEFT)
     return;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];

@@ -3,6 +3,7 @@
 #ifndef NT_LOAD_PARTS_H
 #define NT_LOAD_PARTS_H
 
+#include "analysis/load_trace.h"
 #include "analysis/model.h"
 
 /* How far the device got with each call: from the marks of its stream, else from host waits that
@@ -23,6 +24,16 @@ int nt_load_stack(struct nt_model_stack *out, const struct nt_stack_frame *frame
 
 /* The newest dump. Returns 0 or a negative enum nt_err. */
 int nt_load_dump(struct nt_model_rank *rank, const struct nt_trace *trace);
+
+/* State, end and signs of life, from the trace alone. */
+void nt_load_fate(struct nt_model_rank *rank, const struct nt_trace *trace);
+/* What another process noted; nothing happens if it is about a third one. */
+void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note);
+/* Appends what the dumps' kernel logs tell of out-of-memory kills. Returns 0 or -NT_ERR_MEMORY. */
+int nt_load_kernel_kills(const struct nt_trace *trace, struct nt_kernel_kill **list,
+                         uint32_t *count);
+/* Once all traces and notes are there: which of those that vanished were killed for memory. */
+void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills, uint32_t count);
 
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);

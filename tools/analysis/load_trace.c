@@ -226,12 +226,6 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->host = copy(process->host);
   rank->run_id = copy(process->run_id);
   rank->source = copy(source);
-  rank->state = process->state;
-  rank->exit_code = process->exit_code;
-  rank->started_ns = process->started_ns;
-  rank->last_beat_ns = process->last_beat_ns;
-  rank->exit_ns = process->exit_ns;
-  rank->live = process->live;
   rank->total_calls = process->calls;
   rank->lost = process->lost;
   rank->overwritten = process->overwritten;
@@ -259,6 +253,7 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   if (status)
     goto out;
   fill_process(rank, nt_trace_process(trace), source);
+  nt_load_fate(rank, trace);
   size_t comms = nt_trace_comm_count(trace);
   for (size_t i = 0; i < comms && !status; i++)
     status = add_view(rank, nt_trace_comm_at(trace, i));
@@ -274,6 +269,8 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   if (!status)
     status = add_peers(loader, trace);
   if (!status)
+    status = nt_load_kernel_kills(trace, &loader->kills, &loader->kill_count);
+  if (!status)
     return 0;
   nt_model_drop_last(&loader->model);
 out:
@@ -287,22 +284,12 @@ out:
 
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
-  for (uint32_t i = 0; i < loader->peer_count; i++) {
-    const struct nt_peer_note *note = &loader->peers[i];
-    for (uint32_t j = 0; j < model->rank_count; j++) {
-      struct nt_model_rank *rank = &model->ranks[j];
-      if (rank->pid == note->pid && rank->start_time == note->start_time &&
-          (note->world_rank < 0 || rank->world < 0 || rank->world == note->world_rank) &&
-          note->vanished_ns && note->last_beat_ns) {
-        int64_t noticed = (int64_t)note->vanished_ns, beat = (int64_t)note->last_beat_ns;
-        rank->gone_ns = beat > rank->gone_ns ? beat : rank->gone_ns;
-        if (!rank->noticed_ns || noticed < rank->noticed_ns)
-          rank->noticed_ns = noticed;
-      }
-    }
-  }
+  for (uint32_t i = 0; i < loader->peer_count; i++)
+    for (uint32_t j = 0; j < model->rank_count; j++)
+      nt_load_note(&model->ranks[j], &loader->peers[i]);
   model->now_ns = now_ns;
   int status = nt_model_settle(model);
+  nt_settle_kills(model, loader->kills, loader->kill_count);
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_age_progress(&model->ranks[i], model->now_ns);
   *out = *model;
@@ -314,5 +301,6 @@ int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struc
 void nt_trace_loader_free(struct nt_trace_loader *loader) {
   nt_model_free(&loader->model);
   free(loader->peers);
+  free(loader->kills);
   memset(loader, 0, sizeof *loader);
 }

@@ -5,11 +5,19 @@
 
 #include "analysis/model.h"
 
+/* The kernel's log on that host says that this process was killed for lack of memory. */
+struct nt_kernel_kill {
+  uint32_t pid;
+  char host[64];
+};
+
 /* One load of a job: add every trace, then finish. */
 struct nt_trace_loader {
   struct nt_model model;
   struct nt_peer_note *peers; /* what the processes noted of each other */
   uint32_t peer_count;
+  struct nt_kernel_kill *kills; /* from dumps */
+  uint32_t kill_count;
 };
 
 /* Copies one process into the model; the trace may be closed afterwards. On failure (a negative enum

@@ -159,9 +159,49 @@ void nt_model_free(struct nt_model *model) {
   memset(model, 0, sizeof *model);
 }
 
+bool nt_model_is_gone(const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED ||
+         rank->state == NT_PROCESS_REPLACED;
+}
+
+bool nt_model_is_over(const struct nt_model_rank *rank) {
+  return rank->leaving || nt_model_is_gone(rank);
+}
+
+bool nt_model_left(const struct nt_model_rank *rank) {
+  return (nt_model_is_over(rank) && rank->state != NT_PROCESS_VANISHED) && rank->exit_code == 0;
+}
+
+static int64_t last_record_ns(const struct nt_model_rank *rank) {
+  int64_t last = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    int64_t end = call->exit_ns ? call->exit_ns : call->enter_ns;
+    last = end > last ? end : last;
+  }
+  return last;
+}
+
+int64_t nt_model_parted_ns(const struct nt_model_rank *rank) {
+  int64_t last = 0;
+  for (uint32_t i = 0; i < rank->view_count; i++)
+    if (rank->views[i].state != NT_COMM_DESTROYED && rank->views[i].state != NT_COMM_ABORTED &&
+        rank->views[i].state != NT_COMM_FAILED)
+      return 0;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
+    bool ends = shape == NT_SHAPE_COMM_END || shape == NT_SHAPE_COMM_ABORT;
+    if (ends && rank->calls[i].enter_ns > last)
+      last = rank->calls[i].enter_ns;
+  }
+  return last;
+}
+
 int64_t nt_model_end(const struct nt_model_rank *rank) {
   if (rank->exit_ns)
     return rank->exit_ns;
+  if (rank->leaving)
+    return last_record_ns(rank);
   return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
 }
 
@@ -282,6 +322,24 @@ static void mark_abandoned(struct nt_model_rank *rank) {
   }
 }
 
+/*
+ * Alive and past its last call: exit was called, or the interpreter of a Python program ends. Exit handlers may end
+ * communicators, and wait for others in that: who made a call since, or is in one, is there like anybody else.
+ */
+static bool is_leaving(const struct nt_model_rank *rank) {
+  bool ending = rank->state == NT_PROCESS_ENDING;
+  bool alive = rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED;
+  if (!ending && !(alive && rank->python && (rank->phase & NT_PHASE_PYTHON_ENDS)))
+    return false;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    bool open = !call->exit_ns && !(call->flags & NT_CALL_ABANDONED);
+    if (call->view != NT_NONE && (ending ? call->enter_ns > rank->exit_ns : open))
+      return false;
+  }
+  return true;
+}
+
 static int32_t expected_ranks(const struct nt_model *model) {
   int32_t expected = 0, largest = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -315,6 +373,8 @@ int nt_model_settle(struct nt_model *model) {
     mark_pending(&model->ranks[i]);
   for (uint32_t i = 0; i < model->rank_count; i++)
     mark_abandoned(&model->ranks[i]);
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    model->ranks[i].leaving = is_leaving(&model->ranks[i]);
   int32_t expected = expected_ranks(model);
   if (expected > model->expected)
     model->expected = expected;

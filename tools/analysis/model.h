@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/process_text.h"
 #include "trace/reader.h"
 
 #define NT_NONE UINT32_MAX /* no such index */
@@ -112,12 +113,19 @@ struct nt_model_dump {
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
   uint32_t pid, restart;
-  uint64_t start_time;
+  uint64_t start_time, pid_ns, nonce;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
   int32_t gpu_index, cuda_device;           /* on the machine, in the process; -1 if not known */
   enum nt_process_state state;
   int exit_code;
+  uint32_t phase; /* NT_PHASE_* */
+  bool python;    /* the program is a Python interpreter: when that ends, so does the process */
+  bool leaving; /* alive, but on its way out, and in no call: it will make none (nt_model_settle) */
   int64_t started_ns, last_beat_ns, exit_ns;
+  int64_t seen_ns; /* as of when its state is known */
+  enum nt_oom_proof oom;
+  bool oom_machine;          /* struct nt_fate_facts */
+  uint64_t oom_from, oom_to; /* likewise */
   int64_t gone_ns; /* last sign of life that others noted of it when it vanished; 0 if none did */
   int64_t noticed_ns; /* when the first of them noticed, 0 if none did */
   bool live;
@@ -127,6 +135,7 @@ struct nt_model_rank {
   bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
+  int64_t blocked_ns; /* since when the thread that looks is stuck in the driver; 0: it is not */
   char *nccl,
       *nccl_env; /* version; NCCL's environment as lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
@@ -174,7 +183,16 @@ void nt_model_free(struct nt_model *model);
 /* Index of the process with this world rank, NT_NONE if there is none. */
 uint32_t nt_model_find(const struct nt_model *model, int32_t world);
 
-/* When the process was seen last or ended; best of what itself and others tell. */
+/* When the process was seen last or ended, or began to; best of what itself and others tell. */
 int64_t nt_model_end(const struct nt_model_rank *rank);
+
+/* It makes no further call: the process is gone, or another program, or on its way out. */
+bool nt_model_is_over(const struct nt_model_rank *rank);
+/* Over, and neither its host nor its device goes on with anything. */
+bool nt_model_is_gone(const struct nt_model_rank *rank);
+/* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */
+bool nt_model_left(const struct nt_model_rank *rank);
+/* When it began to end its last communicator, if it has ended all it ever made; else 0. */
+int64_t nt_model_parted_ns(const struct nt_model_rank *rank);
 
 #endif

@@ -85,7 +85,7 @@ static char *place_of(char *out, size_t size, const struct nt_inquiry *inquiry, 
 
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  char state[64], call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
+  char state[NT_FATE_TEXT], call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
   if (last == NT_NONE) {
@@ -199,6 +199,30 @@ static void note_losses(struct nt_verdict *out) {
                  out->job.unknown_views);
 }
 
+static bool is_concerned(const struct nt_verdict *out, const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < out->count; i++) {
+    const struct nt_finding *finding = &out->findings[i];
+    if (finding->joint == NT_NONE ||
+        (rank->world >= 0 && (nt_rank_set_has(&finding->blame, (uint32_t)rank->world) ||
+                              nt_rank_set_has(&finding->waiting, (uint32_t)rank->world))))
+      return true; /* there it is evidence */
+  }
+  return false;
+}
+
+static void note_blocked(struct nt_verdict *out) {
+  enum { TOLD = 8 };
+  const struct nt_model *model = out->job.model;
+  char line[NT_DESCRIBE];
+  uint32_t told = 0;
+  for (uint32_t i = 0; i < model->rank_count && told < TOLD; i++)
+    if (!is_concerned(out, &model->ranks[i]) &&
+        nt_describe_blocked(line, sizeof line, &model->ranks[i])) {
+      nt_lines_add(&out->notes, "%s", line);
+      told++;
+    }
+}
+
 /* By cause: those that are gone before those that differ; then by time, then by what never ties. */
 static int by_precedence(const void *a, const void *b) {
   const struct nt_finding *x = a, *y = b;
@@ -249,7 +273,7 @@ static int inquire(struct nt_inquiry *inquiry) {
 
 static bool nobody_is_left(const struct nt_model *model) {
   for (uint32_t r = 0; r < model->rank_count; r++)
-    if (model->ranks[r].state != NT_PROCESS_EXITED && model->ranks[r].state != NT_PROCESS_VANISHED)
+    if (!nt_model_is_gone(&model->ranks[r]))
       return false;
   return model->rank_count > 0;
 }
@@ -276,6 +300,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
     out->over = nobody_is_left(model) && (out->moving || out->freeze.why == NT_FREEZE_TOGETHER);
     out->moving &= !out->over;
     note_losses(out);
+    note_blocked(out);
     if (out->count)
       note_freeze(out);
   }

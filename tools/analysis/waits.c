@@ -53,8 +53,9 @@ void nt_stuck_drop(struct nt_finder *f) {
   free(f->out->list[--f->out->count].waiters);
 }
 
+/* It waits for what it has called, itself or its device. */
 static bool is_alive(const struct nt_finder *f, uint32_t rank) {
-  return f->freeze->fates[rank].kind == NT_FATE_ALIVE;
+  return f->freeze->fates[rank].kind == NT_FATE_ALIVE || f->freeze->fates[rank].lives;
 }
 
 static void note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
@@ -114,9 +115,9 @@ static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {
     const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
     all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
-                 rank->state != NT_PROCESS_EXITED;
+                 rank->state != NT_PROCESS_EXITED && !rank->leaving;
     moved |= rank->moved;
-    live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
+    live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
   stuck->moving |= moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
@@ -145,7 +146,7 @@ static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struc
       return false;
     const struct nt_model_rank *rank = nt_member_rank(f->job, member);
     stuck->moving |= rank->moved;
-    live |= rank->state != NT_PROCESS_EXITED && rank->state != NT_PROCESS_VANISHED;
+    live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
   stuck->moving |= stuck->since_ns && now - stuck->since_ns < young;

@@ -44,13 +44,16 @@ static int64_t now_of(const struct nt_finder *f) {
 }
 
 static int64_t young_of(const struct nt_model_rank *rank) {
-  bool over = rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED;
-  return over ? NT_YOUNG_ENDED_NS : NT_YOUNG_NS;
+  return nt_model_is_over(rank) ? NT_YOUNG_ENDED_NS : NT_YOUNG_NS;
+}
+
+static bool is_gone(const struct nt_finder *f, uint32_t rank) {
+  return f->freeze->fates[rank].kind != NT_FATE_ALIVE && !f->freeze->fates[rank].lives;
 }
 
 /* Sorts the device of one that called into the lists. */
 static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
-  if (call == NT_NONE || f->freeze->fates[rank].kind != NT_FATE_ALIVE ||
+  if (call == NT_NONE || is_gone(f, rank) ||
       f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED ||
       nt_call_is_open(f->job, rank, call))
     return;
@@ -65,13 +68,12 @@ static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t ra
 static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
   bool explained = stuck->behind_count || stuck->blocked_count, remains = false;
   for (uint32_t i = 0; i < joint->member_count; i++)
-    remains |= f->freeze->fates[joint->members[i].rank].kind == NT_FATE_ALIVE &&
-               !joint->members[i].ended_ns;
+    remains |= !is_gone(f, joint->members[i].rank) && !joint->members[i].ended_ns;
   for (uint32_t i = 0; i < joint->member_count && remains; i++) {
     const struct nt_member *member = &joint->members[i];
     uint32_t call =
         stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
-    bool gone = f->freeze->fates[member->rank].kind != NT_FATE_ALIVE || member->ended_ns;
+    bool gone = is_gone(f, member->rank) || member->ended_ns;
     bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
     bool died = f->freeze->fates[member->rank].kind == NT_FATE_DEAD;
     if (gone && !(done && (explained || !died)))

@@ -190,18 +190,3 @@ const char *nt_comm_origin_text(unsigned origin) {
   };
   return origin < sizeof names / sizeof names[0] ? names[origin] : "unknown";
 }
-
-const char *nt_process_state_text(enum nt_process_state state) {
-  switch (state) {
-  case NT_PROCESS_RUNNING:
-    return "running";
-  case NT_PROCESS_STOPPED:
-    return "stopped";
-  case NT_PROCESS_EXITED:
-    return "exited";
-  case NT_PROCESS_VANISHED:
-    return "vanished";
-  default:
-    return "unknown";
-  }
-}

@@ -41,6 +41,5 @@ char *nt_comm_id_text(char out[33], const uint8_t id[16]);
 /* "live", "destroyed" …; "split", "init" …. */
 const char *nt_comm_state_text(unsigned state);
 const char *nt_comm_origin_text(unsigned origin);
-const char *nt_process_state_text(enum nt_process_state state);
 
 #endif

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/call_text.h"
 #include "cli/dump_text.h"
+#include "cli/process_text.h"
 #include "cli/text.h"
 
 const char *nt_outcome_name(enum nt_outcome outcome) {

@@ -10,6 +10,7 @@
 #include "cli/call_text.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
+#include "cli/process_text.h"
 #include "cli/rank_name.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
@@ -42,7 +43,7 @@ struct row {
   bool open;
   int64_t since_ns;        /* entered, or returned */
   struct nt_rank_name gpu; /* if it has one alone */
-  char gpus[128], text[NT_CALL_TEXT];
+  char gpus[128], text[NT_CALL_TEXT], fate[NT_FATE_TEXT + 64];
 };
 
 static const char *state_of(const struct row *row) {
@@ -55,6 +56,29 @@ static const char *state_of(const struct row *row) {
   return nt_process_state_text(row->info->state);
 }
 
+/* All its communicators are ended. */
+static bool has_parted(const struct nt_trace *trace) {
+  size_t count = nt_trace_comm_count(trace);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t state = nt_trace_comm_at(trace, i)->state;
+    if (state != NT_COMM_DESTROYED && state != NT_COMM_ABORTED && state != NT_COMM_FAILED)
+      return false;
+  }
+  return count > 0;
+}
+
+/* What the state alone does not say. */
+static void fill_fate(struct row *row) {
+  const struct nt_fate_facts fate = nt_fate_of(row->info);
+  const bool lives =
+      row->info->state == NT_PROCESS_RUNNING || row->info->state == NT_PROCESS_STOPPED;
+  nt_fate_text(row->fate, sizeof row->fate, &fate);
+  if (lives && has_parted(row->process->trace))
+    strcat(row->fate, ", all its communicators are destroyed");
+  if (lives && row->info->gpu_blocked)
+    strcat(row->fate, ", GPU not seen");
+}
+
 static void fill_row(const struct nt_process *process, struct row *row) {
   struct nt_rank_set gpus = {0};
   char label[NT_LABEL_TEXT];
@@ -63,6 +87,7 @@ static void fill_row(const struct nt_process *process, struct row *row) {
   if (process->trace == NULL)
     return;
   row->info = nt_trace_process(process->trace);
+  fill_fate(row);
   for (size_t i = 0; i < nt_trace_comm_count(process->trace); i++) {
     int32_t device = nt_trace_comm_at(process->trace, i)->def.device;
     if (device >= 0)
@@ -94,9 +119,16 @@ static int64_t now_ns(void) {
 static enum nt_style style_of(const struct row *row) {
   if (row->info == NULL)
     return row->process->presence == NT_PRESENT_AREA ? NT_STYLE_BAD : NT_STYLE_DIM;
-  return row->info->state == NT_PROCESS_VANISHED  ? NT_STYLE_BAD
-         : row->info->state == NT_PROCESS_STOPPED ? NT_STYLE_WARN
-                                                  : NT_STYLE_PLAIN;
+  switch (row->info->state) {
+  case NT_PROCESS_VANISHED:
+    return NT_STYLE_BAD;
+  case NT_PROCESS_STOPPED:
+  case NT_PROCESS_ENDING:
+  case NT_PROCESS_REPLACED:
+    return NT_STYLE_WARN;
+  default:
+    return row->info->phase || row->info->gpu_blocked ? NT_STYLE_WARN : NT_STYLE_PLAIN;
+  }
 }
 
 static void rank_cell(struct nt_table *table, const struct nt_process_info *info) {
@@ -151,7 +183,7 @@ static int print_rows(const struct nt_process_list *list, size_t first, size_t e
     rank_cell(table, row.info);
     nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.info ? row.info->host : "-");
     gpu_cell(table, &row);
-    nt_table_cell(table, style_of(&row), "%s", state_of(&row));
+    nt_table_cell(table, style_of(&row), "%s", row.fate[0] ? row.fate : state_of(&row));
     call_cells(table, &row);
     nt_table_cell(table, NT_STYLE_PLAIN, "%s",
                   row.info && row.info->file_path ? row.info->file_path : "-");
@@ -261,8 +293,10 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "pci", nt_json_text(row->gpu.pci));
   json_object_set_new(out, "started", nt_json_time(info->started_ns));
   json_object_set_new(out, "last_sign_of_life", nt_json_time(info->last_beat_ns));
+  json_object_set_new(out, "state_text", nt_json_text(row->fate));
   json_object_set_new(out, "last_gpu_look", nt_json_time(info->gpu_beat_ns));
-  if (info->state == NT_PROCESS_EXITED)
+  json_object_set_new(out, "gpu_blocked", json_boolean(info->gpu_blocked));
+  if (info->state == NT_PROCESS_EXITED || info->state == NT_PROCESS_ENDING)
     json_object_set_new(out, "exit_code", json_integer(info->exit_code));
   json_object_set_new(out, "calls", nt_json_count(info->calls));
   json_object_set_new(out, "lost", nt_json_count(info->lost));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/call_text.h"
+#include "cli/process_text.h"
 #include "cli/rank_name.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
@@ -29,7 +30,8 @@ static void title(FILE *out, bool color, const char *text) {
 }
 
 static void show_process(const struct nt_process_info *info, FILE *out) {
-  char text[128];
+  char text[NT_FATE_TEXT], seen[NT_TIME_TEXT];
+  const struct nt_fate_facts fate = nt_fate_of(info);
   snprintf(text, sizeof text, "%" PRIu32, info->pid);
   line(out, "pid", text);
   if (info->world_rank < 0)
@@ -48,14 +50,15 @@ static void show_process(const struct nt_process_info *info, FILE *out) {
   snprintf(text, sizeof text, "%" PRIu32, info->restart);
   if (info->restart != 0)
     line(out, "restart", text);
-  if (info->state == NT_PROCESS_EXITED)
-    snprintf(text, sizeof text, "exited with status %d", info->exit_code);
-  else
-    snprintf(text, sizeof text, "%s", nt_process_state_text(info->state));
-  line(out, "state", text);
+  line(out, "state", nt_fate_text(text, sizeof text, &fate));
   time_line(out, "traced since", info->started_ns);
   time_line(out, "last sign of life", info->last_beat_ns);
-  time_line(out, "left", info->exit_ns);
+  time_line(out, info->state == NT_PROCESS_ENDING ? "called exit" : "left", info->exit_ns);
+  snprintf(text, sizeof text,
+           "not since %s: the thread that polls it is blocked in the CUDA driver",
+           nt_time_text(seen, info->gpu_beat_ns));
+  if (info->gpu_blocked)
+    line(out, "GPU seen", text);
   line(out, "read from",
        info->from_file && info->from_area ? "file and area"
        : info->from_area                  ? "area"
@@ -180,6 +183,9 @@ static void show_peers(const struct nt_trace *trace, FILE *out, bool color) {
     fprintf(out, "rank %" PRId32 " (pid %" PRIu32 "): noticed %s, last sign of life %s\n",
             peer->world_rank, peer->pid, nt_time_text(noticed, (int64_t)peer->vanished_ns),
             nt_time_text(beat, (int64_t)peer->last_beat_ns));
+    if (peer->oom_kills)
+      fprintf(out, "  out-of-memory kills in its cgroup since then: %" PRIu32 "\n",
+              peer->oom_kills);
   }
 }
 
@@ -281,7 +287,7 @@ static json_t *process_json(const struct nt_process_info *info) {
       "local_rank", info->local_rank, "restart", (json_int_t)info->restart, "host",
       nt_json_text(info->host), "run", nt_json_text(info->run_id), "state",
       nt_process_state_text(info->state), "exit_code",
-      info->state == NT_PROCESS_EXITED ? json_integer(info->exit_code) : json_null(), "started",
+      info->exit_ns ? json_integer(info->exit_code) : json_null(), "started",
       nt_json_time(info->started_ns), "last_sign_of_life", nt_json_time(info->last_beat_ns), "left",
       nt_json_time(info->exit_ns), "live", info->live, "file", nt_json_text(info->file_path),
       "calls", nt_json_count(info->calls), "lost", nt_json_count(info->lost), "overwritten",

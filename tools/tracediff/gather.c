@@ -49,6 +49,7 @@ static bool is_loaded(const struct gather *g, const struct nt_process_info *proc
   const struct nt_model *model = &g->loader.model;
   for (uint32_t i = 0; i < model->rank_count; i++)
     if (model->ranks[i].pid == process->pid && model->ranks[i].start_time == process->start_time &&
+        model->ranks[i].nonce == process->nonce &&
         !strcmp(model->ranks[i].host ? model->ranks[i].host : "",
                 process->host ? process->host : ""))
       return true;

@@ -45,14 +45,17 @@ static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *ou
 
 static void print_culprit(const struct nt_verdict *verdict, const struct nt_culprit *culprit,
                           const struct nt_report_style *style, FILE *out) {
-  char state[64], time[NT_TIME_TEXT], name[NT_RANK_NAME];
+  char state[NT_FATE_TEXT], time[NT_TIME_TEXT], name[NT_RANK_NAME];
   if (culprit->rank == NT_NONE) {
     fprintf(out, "  rank %d: no trace\n", culprit->world);
     return;
   }
   const struct nt_model_rank *rank = &verdict->job.model->ranks[culprit->rank];
-  fprintf(out, "  %s: %s", nt_describe_rank(name, sizeof name, rank),
-          nt_describe_state(state, sizeof state, rank));
+  nt_describe_state(state, sizeof state, rank);
+  const bool same = culprit->now && (strstr(state, culprit->now) || strstr(culprit->now, state));
+  fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
+  if (!same)
+    fprintf(out, ": %s", state);
   if (culprit->last) {
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that vanished, put together from their traces, their neighbours' notes and a dump's kernel log. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "analysis/load_trace.h"
+#include "trace/bytes.h"
+#include "trace_fixture.h"
+
+static struct fixture fixture;
+
+/* A process that is gone: its number has another start. */
+static int begin(void **state) {
+  *state = &fixture;
+  memset(&fixture, 0, sizeof fixture);
+  fixture_begin(&fixture);
+  fixture_area(&fixture, 1 << 20);
+  fixture.area.header->pid_ns = 0xEFFFFFFC;
+  fixture.area.header->start_time = 1;
+  atomic_store(&fixture.area.header->heartbeat_ns,
+               fixture.area.header->clock_first.realtime_ns + 5);
+  fixture_drain(&fixture, 1 << 20);
+  return 0;
+}
+
+static int end(void **state) {
+  fixture_end(*state);
+  return 0;
+}
+
+static void put_kernel_log(struct fixture *f, uint32_t pid) {
+  struct nt_buffer section = {0};
+  const struct nt_dump_head head = {.number = 1, .section = NT_DUMP_HARDWARE, .began_ns = 1};
+  nt_dump_add_head(&section, &head);
+  nt_dump_add_fact(&section, "kernel.1",
+                   "3 s ago: Memory cgroup out of memory: Killed process %u (python) total-vm:1kB",
+                   pid);
+  assert_int_equal(nt_drain_dump(f->drain, &section), 0);
+  free(section.data);
+}
+
+/* The process as one of the model; `note` may be NULL. */
+static void load(struct fixture *f, const struct nt_peer_note *note, struct nt_model *model) {
+  struct nt_trace_loader loader = {0};
+  struct nt_trace *trace;
+  struct nt_error err;
+  nt_drain_tick(f->drain, NT_DRAIN_FINAL);
+  close(f->area.fd);
+  f->area.fd = -1;
+  assert_int_equal(nt_trace_open(f->area.header->file_path, 0, &trace, &err), 0);
+  assert_int_equal(nt_trace_loader_add(&loader, trace, "a trace", &err), 0);
+  nt_trace_close(trace);
+  if (note) {
+    loader.peers = malloc(sizeof *note);
+    assert_non_null(loader.peers);
+    loader.peers[loader.peer_count++] = *note;
+  }
+  assert_int_equal(nt_trace_loader_finish(&loader, 0, model), 0);
+  assert_int_equal(model->rank_count, 1);
+  assert_int_equal(model->ranks[0].state, NT_PROCESS_VANISHED);
+}
+
+static struct nt_peer_note note_of(const struct fixture *f, uint64_t beat_ns) {
+  return (struct nt_peer_note){.pid = f->area.header->pid,
+                               .world_rank = f->area.header->world_rank,
+                               .start_time = 1,
+                               .vanished_ns = beat_ns + 50,
+                               .last_beat_ns = beat_ns,
+                               .oom_kills = 2};
+}
+
+static void the_kernel_log_of_a_dump_names_who_was_killed(void **state) {
+  struct fixture *f = *state;
+  struct nt_model model;
+  put_kernel_log(f, f->area.header->pid);
+  load(f, NULL, &model);
+  assert_int_equal(model.ranks[0].oom, NT_OOM_LOGGED);
+  nt_model_free(&model);
+}
+
+static void another_process_in_the_log_is_another(void **state) {
+  struct fixture *f = *state;
+  struct nt_model model;
+  put_kernel_log(f, f->area.header->pid + 1);
+  load(f, NULL, &model);
+  assert_int_not_equal(model.ranks[0].oom, NT_OOM_LOGGED);
+  nt_model_free(&model);
+}
+
+/* The kernel's log has numbers of the first namespace. */
+static void the_same_number_in_a_container_is_another(void **state) {
+  struct fixture *f = *state;
+  struct nt_model model;
+  f->area.header->pid_ns = 4026532000;
+  nt_drain_close(f->drain, false);
+  fixture_drain(f, 1 << 20);
+  put_kernel_log(f, f->area.header->pid);
+  load(f, NULL, &model);
+  assert_int_not_equal(model.ranks[0].oom, NT_OOM_LOGGED);
+  nt_model_free(&model);
+}
+
+static void a_neighbour_tells_that_the_count_rose(void **state) {
+  struct fixture *f = *state;
+  struct nt_model model;
+  const uint64_t beat = f->area.header->clock_first.realtime_ns + 1000;
+  const struct nt_peer_note note = note_of(f, beat);
+  atomic_store(&f->area.header->oom_kills, 3);
+  load(f, &note, &model);
+  assert_int_equal(model.ranks[0].oom, NT_OOM_LIKELY); /* no cgroup is known: it is the machine's */
+  assert_int_equal(model.ranks[0].oom_from, 3);
+  assert_int_equal(model.ranks[0].oom_to, 5);
+  assert_int_equal(model.ranks[0].gone_ns, beat);
+  nt_model_free(&model);
+}
+
+/* One process number, two programs: exec. */
+static void a_note_on_the_program_before_an_exec_is_not_on_this_one(void **state) {
+  struct fixture *f = *state;
+  struct nt_model model;
+  const struct nt_peer_note note = note_of(f, f->area.header->clock_first.realtime_ns - 1000);
+  load(f, &note, &model);
+  assert_int_equal(model.ranks[0].oom, NT_OOM_NONE);
+  assert_int_equal(model.ranks[0].noticed_ns, 0);
+  nt_model_free(&model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(the_kernel_log_of_a_dump_names_who_was_killed, begin, end),
+      cmocka_unit_test_setup_teardown(another_process_in_the_log_is_another, begin, end),
+      cmocka_unit_test_setup_teardown(the_same_number_in_a_container_is_another, begin, end),
+      cmocka_unit_test_setup_teardown(a_neighbour_tells_that_the_count_rose, begin, end),
+      cmocka_unit_test_setup_teardown(a_note_on_the_program_before_an_exec_is_not_on_this_one,
+                                      begin, end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What became of each process: what its own trace says, what its neighbours noted when it vanished, and what
+ * the kernel's log says in somebody's dump.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/load_parts.h"
+
+#define INITIAL_PID_NS UINT64_C(0xEFFFFFFC) /* in which the kernel's log counts */
+
+/* The program's name begins with "python": so the interpreter's end is the program's. */
+static bool is_python(const struct nt_trace *trace) {
+  const char *exe = nt_trace_evidence(trace, "exe");
+  const char *name = exe ? strrchr(exe, '/') : NULL;
+  return name && !strncmp(name + 1, "python", 6);
+}
+
+void nt_load_fate(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  const struct nt_process_info *process = nt_trace_process(trace);
+  const struct nt_fate_facts fate = nt_fate_of(process);
+  rank->nonce = process->nonce;
+  rank->pid_ns = process->pid_ns;
+  rank->state = process->state;
+  rank->exit_code = process->exit_code;
+  rank->phase = process->phase;
+  rank->python = is_python(trace);
+  rank->started_ns = process->started_ns;
+  rank->last_beat_ns = process->last_beat_ns;
+  rank->exit_ns = process->exit_ns;
+  rank->seen_ns = process->seen_ns;
+  rank->live = process->live;
+  rank->oom = fate.oom;
+  rank->oom_machine = fate.oom_machine;
+  rank->oom_from = fate.oom_from;
+  rank->oom_to = fate.oom_to;
+  rank->blocked_ns = process->gpu_blocked ? process->gpu_beat_ns : 0;
+}
+
+void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note) {
+  const int64_t noticed = (int64_t)note->vanished_ns, beat = (int64_t)note->last_beat_ns;
+  if (rank->pid != note->pid || rank->start_time != note->start_time || !noticed ||
+      beat < rank->started_ns || /* of the program that was there before an exec */
+      (note->world_rank >= 0 && rank->world >= 0 && rank->world != note->world_rank))
+    return;
+  rank->gone_ns = beat > rank->gone_ns ? beat : rank->gone_ns;
+  if (!rank->noticed_ns || noticed < rank->noticed_ns)
+    rank->noticed_ns = noticed;
+  if (!note->oom_kills || rank->state != NT_PROCESS_VANISHED)
+    return;
+  if (rank->oom == NT_OOM_NONE || rank->oom_to > rank->oom_from + note->oom_kills)
+    rank->oom_to =
+        rank->oom_from == NT_OOM_UNKNOWN ? note->oom_kills : rank->oom_from + note->oom_kills;
+  rank->oom = rank->oom_machine ? NT_OOM_LIKELY : NT_OOM_COUNTED;
+}
+
+/* Lines "kernel.N = … Killed process PID (NAME) …" of the dumps. */
+int nt_load_kernel_kills(const struct nt_trace *trace, struct nt_kernel_kill **list,
+                         uint32_t *count) {
+  static const char words[] = "Killed process ";
+  const char *key, *value;
+  for (size_t i = 0; i < nt_trace_dump_count(trace); i++)
+    for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
+      const char *at = strncmp(key, "kernel.", 7) ? NULL : strstr(value, words);
+      if (!at || !strstr(value, "ut of memory"))
+        continue;
+      struct nt_kernel_kill *grown = realloc(*list, (*count + 1u) * sizeof *grown);
+      if (!grown)
+        return -NT_ERR_MEMORY;
+      *list = grown;
+      struct nt_kernel_kill *kill = &grown[(*count)++];
+      kill->pid = (uint32_t)strtoul(at + sizeof words - 1, NULL, 10);
+      snprintf(kill->host, sizeof kill->host, "%s", nt_trace_process(trace)->host);
+    }
+  return 0;
+}
+
+static bool same_host(const struct nt_model_rank *a, const struct nt_model_rank *b) {
+  return a->host && b->host && !strcmp(a->host, b->host);
+}
+
+void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills, uint32_t count) {
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct nt_model_rank *rank = &model->ranks[i];
+    if (rank->state != NT_PROCESS_VANISHED)
+      continue;
+    for (uint32_t j = 0; j < model->rank_count; j++)
+      if (j != i && rank->oom == NT_OOM_COUNTED && same_host(rank, &model->ranks[j]) &&
+          model->ranks[j].state == NT_PROCESS_VANISHED)
+        rank->oom = NT_OOM_LIKELY; /* a cgroup counts, it does not say whom */
+    for (uint32_t j = 0; j < count; j++)
+      if (kills[j].pid == rank->pid && rank->pid_ns == INITIAL_PID_NS && rank->host &&
+          !strcmp(kills[j].host, rank->host))
+        rank->oom = NT_OOM_LOGGED;
+  }
+}
