@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int enabled;
@@ -33,12 +34,25 @@ static bool is_stderr(int fd) {
          now.st_ino == at_load.st_ino;
 }
 
-/* The helper has no copy of the application's stderr in its own table: /proc/self is the whole process, and its
- * table that of the first thread. */
+/* The helper has no copy of the application's stderr in its own table. It borrows the first thread's, which is the
+ * application's, by a call that shares the position in the file (Linux 5.6): what another opening appends to a file, the
+ * application's next line would overwrite. Where that call is missing it has to be another opening. */
+static int borrow_stderr(void) {
+#if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)
+  int process = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  int fd = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+  if (process >= 0)
+    close(process);
+  if (fd >= 0)
+    return fd;
+#endif
+  return open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
 static void write_line(const char *line, size_t length) {
   int fd = STDERR_FILENO;
   if (!is_stderr(fd)) {
-    fd = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    fd = borrow_stderr();
     if (fd < 0)
       return;
   }
