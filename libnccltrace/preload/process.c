@@ -156,6 +156,7 @@ static void start(int rank, int nranks) {
     return;
   }
   nt_dump_start(); /* without it requests are answered, and the trace lacks dumps */
+  nt_process_find_exit();
   on_exit(at_exit, NULL);
   __atomic_store_n(&nt_guard->recording, 1, __ATOMIC_RELEASE);
   nt_log("tracing rank %d of %d, live area %s", nt_process.area.header->world_rank,

@@ -41,6 +41,9 @@ static inline bool nt_recording(void) {
  * has none). Starts recording once; any thread; afterwards cheap. True if this process records. */
 bool nt_process_start(int rank, int nranks);
 
+/* Once, before recording starts (process_end.c). */
+void nt_process_find_exit(void);
+
 /* exit(code) was called: notes it, and no more. Handlers may still use NCCL, and may never return. False if this
  * process does not record. Any thread. */
 bool nt_process_ending(int code);

@@ -16,6 +16,13 @@
 
 #define NT_PUBLIC __attribute__((visibility("default")))
 
+/* Found before anybody ends: a signal handler or a forked child may call exit where the loader must not be asked. */
+static void (*next_exit)(int);
+
+void nt_process_find_exit(void) {
+  *(void **)&next_exit = dlsym(RTLD_NEXT, "exit");
+}
+
 NT_PUBLIC void _exit(int code) {
   nt_process_leaving(code);
   for (;;)
@@ -27,11 +34,11 @@ NT_PUBLIC void _Exit(int code) {
 }
 
 NT_PUBLIC void exit(int code) {
-  void (*next)(int) = NULL;
   nt_process_ending(code);
-  *(void **)&next = dlsym(RTLD_NEXT, "exit");
-  if (next)
-    next(code);
+  if (!next_exit)
+    nt_process_find_exit();
+  if (next_exit)
+    next_exit(code);
   _exit(code);
 }
 
