@@ -30,15 +30,14 @@ static void add_number(struct nt_buffer *out, const char *key, const char *dir, 
     nt_dump_add_fact(out, key, "%llu", (unsigned long long)value);
 }
 
-/* The limit with the least room between the process's group and the mount; "unlimited" if none is set. */
+/* The limit with the least room between the process's group and the mount; "unlimited" if none is set. The outermost
+ * group has no file for one. */
 static void add_limit(struct nt_buffer *out, struct nt_cgroup group, const struct limit *limit) {
   uint64_t best_max = 0, best_usage = 0, least = UINT64_MAX, max, usage;
   char key[64], dir[NT_CGROUP_PATH] = "";
-  bool seen = false;
   do {
     if (!nt_cgroup_read(group.dir, limit->max, NULL, &max))
       continue;
-    seen = true;
     if (max >= UNLIMITED_V1 || !nt_cgroup_read(group.dir, limit->usage, NULL, &usage))
       continue;
     const uint64_t room = max > usage ? max - usage : 0;
@@ -50,8 +49,7 @@ static void add_limit(struct nt_buffer *out, struct nt_cgroup group, const struc
     strcpy(dir, group.dir);
   } while (nt_cgroup_up(&group));
   if (!*dir) {
-    if (seen)
-      nt_dump_add_fact(out, limit->key, "unlimited");
+    nt_dump_add_fact(out, limit->key, "unlimited");
     return;
   }
   nt_dump_add_fact(out, limit->key, "%llu", (unsigned long long)best_max);
@@ -142,9 +140,6 @@ void nt_dump_cgroups(struct nt_buffer *out, const char *root) {
     add_cpu(out, group);
   if (!find(out, root, "pids", &group))
     return;
-  uint64_t used;
-  if (!nt_cgroup_read(group.dir, pids.usage, NULL, &used))
-    nt_dump_add_fact(out, "missing.cgroup.pids", "%s has no %s", group.dir, pids.usage);
   add_number(out, "cgroup.pids.used", group.dir, pids.usage, NULL);
   add_limit(out, group, &pids);
 }

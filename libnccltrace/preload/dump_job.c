@@ -12,7 +12,7 @@ enum { RAS_MS = 700 };
 void nt_dump_job(struct nt_buffer *out) {
   char value[256];
   if (nt_process.area.header->local_rank > 0) {
-    nt_dump_add_fact(out, "missing.RAS", "it is asked by the process with local rank 0");
+    nt_dump_add_fact(out, "ras", "the process with local rank 0 asks it");
     return;
   }
   if (nt_evidence_variable("NCCL_RAS_ENABLE", value, sizeof value) && !atoi(value)) {

@@ -79,6 +79,7 @@ static void add_infiniband(struct nt_buffer *out, const char *root) {
   unsigned devices = 0;
   snprintf(path, sizeof path, "%s/sys/class/infiniband", root);
   DIR *dir = opendir(path);
+  const int error = errno;
   for (struct dirent *entry; dir && devices < DEVICES_MAX && (entry = readdir(dir));) {
     char device[NAME], port[NAME], ports[768];
     if (!take_name(entry, device))
@@ -94,8 +95,9 @@ static void add_infiniband(struct nt_buffer *out, const char *root) {
   }
   if (dir)
     closedir(dir);
-  if (!devices)
-    nt_dump_add_fact(out, "missing.infiniband", "no device in /sys/class/infiniband");
+  else if (error != ENOENT)
+    nt_dump_add_fact(out, "missing.infiniband", "/sys/class/infiniband: %s", strerror(error));
+  nt_dump_add_fact(out, "infiniband", "%u devices", devices);
 }
 
 static void add_interface(struct nt_buffer *out, const char *net, const char *name) {

@@ -68,6 +68,7 @@ static void a_port_s_state_and_its_counted_errors_are_told(void **state) {
   assert_no_fact(&facts, "ib.mlx5_0.1.rx_write_requests");
   assert_no_fact(&facts, "ib.mlx5_0.1.lifespan");
   assert_no_fact(&facts, "missing.infiniband");
+  assert_fact(&facts, "infiniband", "2 devices");
 }
 
 static void an_interface_s_errors_and_retransmissions_are_told(void **state) {
@@ -99,7 +100,7 @@ static void an_interface_s_errors_and_retransmissions_are_told(void **state) {
 static void a_network_that_cannot_be_seen_is_named(void **state) {
   (void)state;
   nt_dump_network(&facts, root);
-  assert_non_null(fact(&facts, "missing.infiniband"));
+  assert_fact(&facts, "infiniband", "0 devices");
   assert_non_null(fact(&facts, "missing.net"));
   assert_non_null(fact(&facts, "missing.tcp"));
   fact_clear(&facts);
@@ -175,7 +176,7 @@ static void the_section_names_what_this_machine_lacks(void **state) {
   (void)state;
   nt_dump_hardware(&facts);
   assert_true(fact(&facts, "missing.kernel-log") || fact(&facts, "kernel.lines"));
-  assert_true(fact(&facts, "missing.infiniband") || !access("/sys/class/infiniband", F_OK));
+  assert_non_null(fact(&facts, "infiniband"));
   assert_fact(&facts, "missing.NVML", "no GPU of this process is known");
   assert_non_null(fact(&facts, "net.lo"));
 }
