@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,11 +29,6 @@ enum { IDLE, WANTED, WORKING, NO_THREAD };
 static _Atomic uint32_t work = NO_THREAD;
 static struct nt_dump_head wanted; /* the thread's while WORKING */
 static struct nt_buffer *_Atomic finished[NT_DUMP_SECTIONS];
-
-bool nt_dump_read(uint64_t address, void *out, size_t length) {
-  struct iovec local = {out, length}, remote = {(void *)(uintptr_t)address, length};
-  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)length;
-}
 
 static void wake(_Atomic uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE, 64, NULL, NULL, 0);

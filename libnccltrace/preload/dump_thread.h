@@ -36,6 +36,15 @@ void nt_dump_free(struct nt_buffer *section);
  * Returns false unless all `length` bytes could be read. */
 bool nt_dump_read(uint64_t address, void *out, size_t length);
 
+/* The same for several places in one go, which is the nearest to one moment that can be had. Returns how many
+ * were read, up to the first that could not. */
+struct nt_dump_part {
+  uint64_t address;
+  void *out;
+  size_t length;
+};
+unsigned nt_dump_read_parts(const struct nt_dump_part *parts, unsigned count);
+
 void nt_dump_threads(struct nt_buffer *out);
 void nt_dump_memory(struct nt_buffer *out);
 void nt_dump_python(struct nt_buffer *out);

@@ -81,6 +81,7 @@ static void at_exit(int code, void *unused) {
 /* Without memory for its tables there are no stacks, and the evidence lacks its line on them. */
 static void start_stacks(const struct nt_settings *settings) {
   struct nt_area *area = &nt_process.area;
+  nt_python_allow(settings->python);
   python_wanted = settings->python && nt_python_stack_start(area->codes, area->stacks) == 0;
   if (python_wanted)
     nt_python_find();

@@ -2,13 +2,7 @@
 /* Once per code object: its strings as UTF-8 and its line table, copied as they are. */
 #include "preload/python_code.h"
 
-#include <stdbool.h>
-
-enum {
-  FILE_BYTES = 1024, /* kept, the last ones */
-  NAME_BYTES = 256,
-  TABLE_MAX = 32 * 1024,
-};
+enum { TABLE_MAX = 32 * 1024 };
 
 uint32_t nt_python_reserve(_Atomic uint32_t *used, uint32_t wanted, uint32_t limit) {
   uint32_t at = atomic_load_explicit(used, memory_order_relaxed);
@@ -19,12 +13,6 @@ uint32_t nt_python_reserve(_Atomic uint32_t *used, uint32_t wanted, uint32_t lim
                                                   memory_order_relaxed));
   return at;
 }
-
-struct text {
-  unsigned char *bytes;
-  uint32_t length, room;
-  bool cut;
-};
 
 static unsigned utf8(uint32_t c, unsigned char out[4]) {
   if (c < 0x80) {
@@ -44,8 +32,8 @@ static unsigned utf8(uint32_t c, unsigned char out[4]) {
   return more + 1;
 }
 
-/* Where the characters are, and how wide (1, 2, 4); 0: no string, or one whose form is not known. */
-static unsigned open_text(const struct nt_python *python, const char *object, const char **data) {
+unsigned nt_python_open_text(const struct nt_python *python, const char *object,
+                             const char **data) {
   const struct nt_python_layout *layout = &python->layout;
   if (!object || nt_python_pointer(object, 8) != python->text_type)
     return 0;
@@ -62,19 +50,17 @@ static unsigned open_text(const struct nt_python *python, const char *object, co
   return kind;
 }
 
-/* As UTF-8; of a text that is too long the end, which tells more of a path. */
-static void copy_text(const struct nt_python *python, const char *object, struct text *out) {
+uint32_t nt_python_copy_text(const struct nt_python *python, const char *object, unsigned char *out,
+                             uint32_t room, bool *cut) {
   const char *data;
   unsigned char c[4];
-  unsigned kind = open_text(python, object, &data);
-  out->length = 0;
-  out->cut = false;
+  unsigned kind = nt_python_open_text(python, object, &data);
   if (!kind) {
-    out->bytes[out->length++] = '?';
-    return;
+    out[0] = '?';
+    return 1;
   }
   uint64_t count = nt_python_word(object, python->layout.text_length), from = count;
-  uint32_t bytes = 0;
+  uint32_t bytes = 0, written = 0;
   for (int copying = 0; copying < 2; copying++) {
     for (uint64_t i = copying ? from : count; copying ? i < count : i > 0;) {
       uint64_t at = copying ? i++ : --i;
@@ -83,17 +69,18 @@ static void copy_text(const struct nt_python *python, const char *object, struct
                                    : ((const uint32_t *)(const void *)data)[at];
       unsigned length = utf8(value, c);
       if (!copying) {
-        if (bytes + length > out->room)
+        if (bytes + length > room)
           break;
         bytes += length;
         from = at;
         continue;
       }
-      memcpy(out->bytes + out->length, c, length);
-      out->length += length;
+      memcpy(out + written, c, length);
+      written += length;
     }
   }
-  out->cut = from > 0;
+  *cut |= from > 0;
+  return written;
 }
 
 /* The line table's bytes; one that is too long is left out, since the rest of it would be missed. */
@@ -116,15 +103,16 @@ static uint32_t reserve_code(struct nt_code_region *codes, uint32_t size) {
 
 uint32_t nt_python_copy_code(const struct nt_python *python, const char *code, uint64_t identity,
                              struct nt_code_region *codes) {
-  unsigned char file_bytes[FILE_BYTES], name_bytes[NAME_BYTES];
-  struct text file = {.bytes = file_bytes, .room = FILE_BYTES};
-  struct text name = {.bytes = name_bytes, .room = NAME_BYTES};
-  copy_text(python, nt_python_pointer(code, python->layout.code_file), &file);
-  copy_text(python, nt_python_pointer(code, python->layout.code_name), &name);
+  unsigned char file[NT_PYTHON_FILE_BYTES], name[NT_PYTHON_NAME_BYTES];
+  bool cut = false;
+  uint32_t file_length = nt_python_copy_text(
+      python, nt_python_pointer(code, python->layout.code_file), file, sizeof(file), &cut);
+  uint32_t name_length = nt_python_copy_text(
+      python, nt_python_pointer(code, python->layout.code_name), name, sizeof(name), &cut);
   uint32_t table_length;
   const char *table = open_table(python, code, &table_length);
-  uint32_t size = (uint32_t)sizeof(struct nt_code_entry) + file.length + name.length;
-  uint16_t flags = file.cut || name.cut ? NT_CODE_CUT : 0;
+  uint32_t size = (uint32_t)sizeof(struct nt_code_entry) + file_length + name_length;
+  uint16_t flags = cut ? NT_CODE_CUT : 0;
   uint32_t at = table ? reserve_code(codes, size + table_length) : UINT32_MAX;
   if (at == UINT32_MAX) {
     table_length = 0;
@@ -139,11 +127,11 @@ uint32_t nt_python_copy_code(const struct nt_python *python, const char *code, u
                                   .first_line = nt_python_int(code, python->layout.code_first_line),
                                   .lines = python->layout.lines,
                                   .flags = flags,
-                                  .file_length = file.length,
-                                  .name_length = name.length,
+                                  .file_length = file_length,
+                                  .name_length = name_length,
                                   .table_length = table_length};
-  memcpy(base + sizeof(*entry), file.bytes, file.length);
-  memcpy(base + sizeof(*entry) + file.length, name.bytes, name.length);
+  memcpy(base + sizeof(*entry), file, file_length);
+  memcpy(base + sizeof(*entry) + file_length, name, name_length);
   if (table_length)
     memcpy(base + size, table, table_length);
   return at / NT_CODE_UNIT;

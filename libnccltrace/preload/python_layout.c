@@ -24,6 +24,7 @@ const struct nt_python *nt_python_found;
 
 static struct nt_python python;
 static const char *version_text, *state_text;
+static bool forbidden;
 
 const struct nt_python_layout *nt_python_layout_at(size_t i) {
   return i < sizeof(table) / sizeof(*table) ? &table[i] : NULL;
@@ -196,7 +197,7 @@ static int64_t basic_size(const void *type) {
 
 static bool set_layout(void *handle, uint32_t hex, const char **reason) {
   struct nt_python_layout *layout = &python.layout;
-  const void *runtime = dlsym(handle, "_PyRuntime");
+  const void *runtime = python.runtime = dlsym(handle, "_PyRuntime");
   if (hex < 0x03080000)
     return refuse(reason, "versions before 3.8 are not supported");
   if (hex >= 0x030d0000) {
@@ -208,6 +209,7 @@ static bool set_layout(void *handle, uint32_t hex, const char **reason) {
     /* Both exist only in builds whose objects are larger. */
     return refuse(reason, "debug builds before 3.13 are not supported");
   }
+  nt_python_read_lists(runtime, hex, &python.lists);
   for (python.row = 0; python.row < NT_PYTHON_ROWS; python.row++) {
     const struct nt_python_layout *row = &table[python.row];
     if (hex < 0x030d0000 && row->version == hex >> 16)
@@ -219,6 +221,8 @@ static bool set_layout(void *handle, uint32_t hex, const char **reason) {
 }
 
 static bool set_symbols(void *handle, const char **reason) {
+  *(void **)&python.first_interpreter = dlsym(handle, "PyInterpreterState_Head");
+  python.frame_type = dlsym(handle, "PyFrame_Type");
   *(void **)&python.this_thread = dlsym(handle, "PyGILState_GetThisThreadState");
   *(void **)&python.is_finalizing = dlsym(handle, "Py_IsFinalizing");
   if (!python.is_finalizing)
@@ -232,11 +236,11 @@ static bool set_symbols(void *handle, const char **reason) {
   return true;
 }
 
-static bool agrees(void *handle, const char **reason) {
+static bool agrees(const char **reason) {
   const struct nt_python_layout *layout = &python.layout;
-  const void *frame_type = dlsym(handle, "PyFrame_Type");
   if (basic_size(python.code_type) != layout->code_size ||
-      (layout->frame_size && (!frame_type || basic_size(frame_type) != layout->frame_size)))
+      (layout->frame_size &&
+       (!python.frame_type || basic_size(python.frame_type) != layout->frame_size)))
     return refuse(reason, "its objects are not those of the release");
   return true;
 }
@@ -256,13 +260,20 @@ void nt_python_find(void) {
   const char *text = get_version();
   snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " +"), text);
   uint32_t hex = hex_version(handle, text);
-  bool usable =
-      set_layout(handle, hex, &reason) && set_symbols(handle, &reason) && agrees(handle, &reason);
+  bool usable = set_layout(handle, hex, &reason) && set_symbols(handle, &reason) && agrees(&reason);
   snprintf(state, sizeof(state), usable ? "on" : "off: %s", reason);
   state_text = state;
   if (usable)
     __atomic_store_n(&nt_python_found, &python, __ATOMIC_RELEASE);
   __atomic_store_n(&version_text, version, __ATOMIC_RELEASE);
+}
+
+void nt_python_allow(bool allowed) {
+  __atomic_store_n(&forbidden, !allowed, __ATOMIC_RELAXED);
+}
+
+bool nt_python_allowed(void) {
+  return !__atomic_load_n(&forbidden, __ATOMIC_RELAXED);
 }
 
 bool nt_python_describe(const char **version, const char **state) {

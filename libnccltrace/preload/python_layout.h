@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "preload/python_lists.h"
+
 enum nt_python_frames {
   NT_PYTHON_OBJECTS, /* to 3.10: a list of frame objects */
   NT_PYTHON_CFRAME,  /* 3.11, 3.12: frames on the interpreter's own stack, behind a C frame */
@@ -59,11 +61,17 @@ enum nt_python_row {
 /* An interpreter that can be walked. */
 struct nt_python {
   struct nt_python_layout layout;
+  struct nt_python_lists lists;
   unsigned row; /* enum nt_python_row of the same layout, NT_PYTHON_ROWS if there is none */
   void *(*this_thread)(void);
   int (*is_finalizing)(void);
-  const void *code_type, *text_type, *bytes_type;
+  void *(*first_interpreter)(void); /* a load from _PyRuntime */
+  const void *runtime;
+  const void *code_type, *text_type, *bytes_type, *frame_type;
 };
+
+/* Bytes of a thread state, at most, in which the fields lie that are looked at. */
+#define NT_PYTHON_THREAD_BYTES 512
 
 /*
  * Looks for an interpreter, until one has been found. Uses the loader and may take its lock, so it is
@@ -78,6 +86,10 @@ extern const struct nt_python *nt_python_found; /* read it through nt_python_get
 static inline const struct nt_python *nt_python_get(void) {
   return __atomic_load_n(&nt_python_found, __ATOMIC_ACQUIRE);
 }
+
+/* Whether the user wants Python's stacks at all; true until told otherwise. */
+void nt_python_allow(bool allowed);
+bool nt_python_allowed(void);
 
 /* For the evidence: version ("3.11.7") and state ("on", "off: reason"). False while no interpreter was
  * seen. Valid for ever; any thread. */

@@ -39,8 +39,9 @@ enum nt_dump_stack_kind { NT_DUMP_STACK_PYTHON = 1, NT_DUMP_STACK_NATIVE = 2 };
 #define NT_DUMP_THREAD_MAIN 0x01 /* the process's first thread */
 #define NT_DUMP_THREAD_OURS 0x02 /* one of this library's */
 
-#define NT_DUMP_STACK_CUT 0x0001 /* there are more frames outwards */
-#define NT_DUMP_FRAMES_MAX 128   /* frames of one stack that are kept */
+#define NT_DUMP_STACK_CUT 0x0001    /* there are more frames outwards */
+#define NT_DUMP_STACK_MOVING 0x0002 /* the thread ran on; frames that came and went are left out */
+#define NT_DUMP_FRAMES_MAX 128      /* frames of one stack that are kept */
 
 #define NT_SYSCALL_NONE (-1)
 #define NT_SYSCALL_UNKNOWN (-2)

@@ -25,6 +25,8 @@ static int (*finalize)(void);
 #pragma GCC visibility push(default)
 /* What the Python code below calls and sets. */
 unsigned embed_inside, embed_at_exit, embed_at_end = 77;
+char embed_dump_at_end[16384];
+void embed_dump(void);
 _Atomic int embed_stop;
 _Atomic unsigned long embed_spins;
 void embed_spin(void);
@@ -36,6 +38,10 @@ void embed_spin(void) {
     probe_id();
     atomic_fetch_add(&embed_spins, 1);
   }
+}
+
+void embed_dump(void) {
+  probe_dump(embed_dump_at_end, sizeof(embed_dump_at_end));
 }
 
 static int failed;
@@ -58,7 +64,9 @@ static const char program[] =
     "atexit.register(probe, at_exit)\n"
     "class Last:\n"
     "  def __init__(self): self.probe, self.where = probe, at_end\n"
-    "  def __del__(self): self.probe(self.where)\n"
+    "  def __del__(self, dump=me.embed_dump):\n"
+    "    self.probe(self.where)\n"
+    "    dump()\n"
     "import builtins\n"
     "builtins.last = Last()\n"
     "threading.Thread(target=me.embed_spin, daemon=True).start()\n"
@@ -67,6 +75,7 @@ static const char program[] =
 static void lives(void) {
   char text[4096];
   check("no stack before the interpreter begins", probe_id() == 0);
+  check("nothing in a dump before the interpreter begins", probe_dump(text, sizeof(text)) == 0);
   initialize(0);
   check("no stack outside Python code", probe_id() == 0);
   check("the program runs", run(program) == 0);
@@ -76,6 +85,12 @@ static void lives(void) {
   finalize();
   check("a stack in exit functions", embed_at_exit != 0 && embed_at_exit < 0xeeeeeeee);
   check("no stack in finalizers at the very end", embed_at_end == 0 || embed_at_end == 77);
+  check("a dump at the very end says so",
+        !embed_dump_at_end[0] || (strstr(embed_dump_at_end, "python.finalizing=") &&
+                                  strstr(embed_dump_at_end, "__del__\t<string>\n")));
+  text[0] = 0;
+  probe_dump(text, sizeof(text));
+  check("no stacks in a dump after the end", !strstr(text, "stack "));
   check("no stack after the end", probe_id() == 0);
   unsigned long before = atomic_load(&embed_spins);
   usleep(20000);

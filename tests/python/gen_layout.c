@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the row of python_layout.c for the interpreter whose headers it is compiled against.
+ * Prints the row of python_rows.h for the interpreter whose headers it is compiled against; with an argument the
+ * row of python_lists.c.
  *
  *   gcc -I/usr/include/python3.11 -o gen_layout tests/python/gen_layout.c && ./gen_layout
  *
@@ -21,6 +22,12 @@
 #include "internal/pycore_frame.h"
 #else
 #include <frameobject.h>
+#endif
+
+#include "internal/pycore_pystate.h"
+#if PY_VERSION_HEX >= 0x03090000
+#include "internal/pycore_interp.h"
+#include "internal/pycore_runtime.h"
 #endif
 
 #define PUT(field, type, member) printf(" ." #field " = %zu,", offsetof(type, member))
@@ -102,8 +109,35 @@ static void put_text(void) {
   PUT(bytes_data, PyBytesObject, ob_sval);
 }
 
-int main(void) {
+static void put_lists(void) {
+  PUT(interp_next, PyInterpreterState, next);
+#if PY_VERSION_HEX >= 0x030b0000
+  PUT(interp_threads, PyInterpreterState, threads.head);
+  PUT(thread_native, PyThreadState, native_thread_id);
+#else
+  PUT(interp_threads, PyInterpreterState, tstate_head);
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+  PUT(interp_gil, PyInterpreterState, ceval.gil);
+#else
+  PUT(runtime_gil, _PyRuntimeState, ceval.gil);
+#endif
+  PUT(gil_holder, struct _gil_runtime_state, last_holder);
+  PUT(gil_locked, struct _gil_runtime_state, locked);
+  PUT(thread_prev, PyThreadState, prev);
+  PUT(thread_next, PyThreadState, next);
+  PUT(thread_interp, PyThreadState, interp);
+  PUT(thread_id, PyThreadState, thread_id);
+  printf(" },\n");
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
   printf("{ .version = 0x%04x,", PY_VERSION_HEX >> 16);
+  if (argc > 1) {
+    put_lists();
+    return 0;
+  }
   put_frame();
   put_code();
   put_text();

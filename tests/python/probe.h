@@ -22,6 +22,22 @@ int probe_line(unsigned format, const unsigned char *table, unsigned length, int
 double probe_cost(void);
 double probe_instructions(void);
 
+/* The Python section of a dump, taken by a thread that Python knows nothing of, as lines: `stack TID FLAGS`, then
+ * its frames `LINE\tFUNCTION\tFILE`, and `KEY=VALUE`. Returns its bytes. */
+int probe_dump(char *out, unsigned size);
+/* Many of them: only what is different of their frames, each once. Returns how many stacks there were; below 0: more
+ * than fits. */
+int probe_dump_many(unsigned dumps, char *out, unsigned size);
+/* Shortest of so many, in ns. */
+double probe_dump_cost(unsigned dumps);
+/* Holds the caller where it is until another thread releases it. */
+void probe_block(void);
+void probe_unblock(void);
+/* Calls this on a thread of C that nobody joins. */
+void probe_call_on_thread(void (*function)(void));
+/* A thread of C that has a state in Python but runs nothing, and blocks; its id. */
+int probe_bare_thread(void);
+
 #pragma GCC visibility pop
 
 #endif

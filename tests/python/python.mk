@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The stack walk as a library for Python to load and as a program that embeds Python; tests/python/run
 # uses both. Included by the top Makefile.
-PROBE_OBJS  := $(BUILD)/obj/tests/python/probe.o \
-               $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_code.o python_stack.o)
+PROBE_OBJS  := $(addprefix $(BUILD)/obj/tests/python/,probe.o probe_dump.o) \
+               $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_lists.o python_code.o \
+                 python_stack.o python_threads.o python_walk.o dump_python.o dump_read.o)
 PYTHON_TEST := $(BUILD)/python/libprobe.so $(BUILD)/python/embed
 
 scenario bench: $(PYTHON_TEST)

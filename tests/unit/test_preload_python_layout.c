@@ -63,6 +63,44 @@ static void a_layout_of_its_own_is_taken_as_published(void **state) {
   assert_int_equal(layout.frame_at, 64);
 }
 
+/* As published by 3.13.0 and 3.14.0: words of what the lists of threads need. */
+static const struct word lists_3_13[] = {{6, 197776}, {8, 7264},  {9, 7344}, {14, 16}, {15, 9416},
+                                         {17, 9432},  {18, 9424}, {19, 328}, {20, 0},  {21, 8},
+                                         {22, 16},    {24, 152},  {25, 160}};
+static const struct word lists_3_14[] = {{6, 197776}, {8, 7272},  {9, 7344}, {15, 16}, {16, 9416},
+                                         {18, 9432},  {19, 9424}, {22, 328}, {23, 0},  {24, 8},
+                                         {25, 16},    {27, 152},  {28, 160}};
+
+static void the_lists_of_threads_are_taken_as_published(void **state) {
+  (void)state;
+  struct nt_python_lists lists;
+  for (unsigned release = 0; release < 2; release++) {
+    const struct word *words = release ? lists_3_14 : lists_3_13;
+    const uint32_t hex = release ? HEX_3_14 : HEX_3_13;
+    publish(hex);
+    assert_false(nt_python_read_lists(offsets, hex, &lists));
+    assert_int_equal(lists.version, 0);
+    for (unsigned i = 0; i < sizeof lists_3_13 / sizeof *lists_3_13; i++)
+      offsets[words[i].index] = words[i].value;
+    assert_true(nt_python_read_lists(offsets, hex, &lists));
+    assert_int_equal(lists.version, hex >> 16);
+    assert_int_equal(lists.interp_next, release ? 7272 : 7264);
+    assert_int_equal(lists.interp_threads, 7344);
+    assert_int_equal(lists.gil_holder, 8);
+    assert_int_equal(lists.gil_locked, 16);
+    assert_int_equal(lists.thread_native, 160);
+    for (unsigned i = 1; i < sizeof lists_3_13 / sizeof *lists_3_13; i++) {
+      offsets[words[i].index] = UINT64_C(1) << 40;
+      bool size = words[i].index == (release ? 22 : 19); /* may be any, if it is large enough */
+      assert_int_equal(nt_python_read_lists(offsets, hex, &lists), size);
+      offsets[words[i].index] = words[i].value;
+    }
+  }
+  assert_true(nt_python_read_lists(NULL, 0x030800f0, &lists));
+  assert_false(nt_python_read_lists(NULL, 0x030700f0, &lists));
+  assert_false(nt_python_read_lists(NULL, 0x030f00f0, &lists));
+}
+
 static void free_threaded_interpreters_are_refused(void **state) {
   (void)state;
   publish(HEX_3_14);
@@ -106,6 +144,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_3_13_and_3_14_publish_is_the_table_s_row),
       cmocka_unit_test(a_layout_of_its_own_is_taken_as_published),
+      cmocka_unit_test(the_lists_of_threads_are_taken_as_published),
       cmocka_unit_test(free_threaded_interpreters_are_refused),
       cmocka_unit_test(another_version_or_cookie_is_refused),
       cmocka_unit_test(impossible_offsets_are_refused),
