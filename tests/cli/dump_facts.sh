@@ -11,7 +11,7 @@ export NCCLTRACE_SHM LD_LIBRARY_PATH=$build/sim
 passed=0 failed=0
 others=()
 cleanup() {
-  { kill -KILL "${others[@]}" && wait; } 2>/dev/null
+  kill -KILL "${others[@]}" 2>/dev/null
   rm -rf "$work" "$NCCLTRACE_SHM"
 }
 trap cleanup EXIT
@@ -51,6 +51,7 @@ while True:
 PY
 python3 "$work/ras.py" "$work/port" &
 others+=($!)
+disown $!
 
 # start RANK VARIABLE=VALUE...: a traced process that stays; its number in $pid
 start() {
@@ -59,6 +60,7 @@ start() {
   env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/trace" RANK="$rank" WORLD_SIZE=2 LOCAL_RANK="$rank" "$@" \
     "$build/preload/library_cases" closes-output >/dev/null 2>&1 &
   pid=$!
+  disown "$pid" # or the shell reports how it died
   others+=("$pid")
 }
 
