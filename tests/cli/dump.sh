@@ -157,6 +157,9 @@ if [ -n "$python" ]; then
   line=$(grep -n 'return os.read' "$dir/job.py" | cut -d: -f1)
   check "the main thread's Python stack is there" count "^    $dir/job.py:$line load_batch\$" 1
   place="load_batch\(\) at job.py:$line"
+  run nccltrace show --dump "${pids[0]}"
+  line=$(grep -n 'cudaStreamSynchronize' "$dir/job.py" | cut -d: -f1)
+  check "and that of a thread blocked in a call that is traced" count "^    $dir/job.py:$line step\$" 1
 else
   echo "skip Python stacks in dumps: the library takes none"
   place="host code"
