@@ -2,7 +2,9 @@
 /*
  * A new trace file: its directory, its name among earlier attempts, its superblock.
  *
- * Nothing that exists is opened for writing: names are tried with O_EXCL. Earlier attempts are removed only
+ * Nothing that exists is opened for writing: a file gets a name that is free, and where the file system can do that,
+ * only once its superblock is written, so that a process may die at any moment and leave no file that is none. Earlier
+ * attempts are removed only
  * when nobody holds their lock, and never the first, which tends to have the cause in it.
  */
 #include <dirent.h>
@@ -195,70 +197,109 @@ static int write_superblock(struct nt_trace_file *file, const unsigned char *byt
   return 0;
 }
 
-static int open_attempt(int dir, const char *base, char *name, size_t size, long *attempt) {
-  *attempt = last_attempt(dir, base) + 1;
-  for (int tries = 0; tries < 1000; tries++, ++*attempt) {
-    attempt_name(base, *attempt, name, size);
-    const int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+struct attempt {
+  int dir;
+  const char *base;
+  char name[64];
+  long number;
+};
+
+/* Creates the file under the next free name; its superblock is still to be written. */
+static int open_named(struct attempt *attempt) {
+  for (int tries = 0; tries < 1000; tries++, attempt->number++) {
+    attempt_name(attempt->base, attempt->number, attempt->name, sizeof attempt->name);
+    const int fd = openat(attempt->dir, attempt->name,
+                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 || errno != EEXIST)
       return fd;
   }
   return -1;
 }
 
+/* Gives a file without a name the next free one. The thread's own table of descriptors may differ from the process's. */
+static int give_name(struct attempt *attempt, int fd) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+  for (int tries = 0; tries < 1000; tries++, attempt->number++) {
+    attempt_name(attempt->base, attempt->number, attempt->name, sizeof attempt->name);
+    if (!linkat(AT_FDCWD, path, attempt->dir, attempt->name, AT_SYMLINK_FOLLOW))
+      return 0;
+    if (errno != EEXIST)
+      break;
+  }
+  attempt->name[0] = 0;
+  return -NT_ERR_IO;
+}
+
+/* Locks the file and writes its superblock. */
+static int begin_file(struct nt_trace_file *file, const unsigned char *super,
+                      struct nt_error *err) {
+  struct stat made;
+  if (nt_area_lock(file->fd) == -NT_ERR_BUSY || fstat(file->fd, &made))
+    return refuse(err, NT_ERR_IO, "the new trace file cannot be locked");
+  file->dev = (uint64_t)made.st_dev;
+  file->ino = (uint64_t)made.st_ino;
+  file->network = shared_by_network(file->fd);
+  if (write_superblock(file, super))
+    return refuse(err, errno == ENOSPC || errno == EDQUOT ? NT_ERR_SPACE : NT_ERR_IO,
+                  "the trace file cannot be written");
+  return 0;
+}
+
+static int make_file(struct attempt *attempt, const unsigned char *super, struct nt_trace_file *out,
+                     struct nt_error *err) {
+  out->fd = openat(attempt->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (out->fd >= 0) {
+    const int rc = begin_file(out, super, err);
+    if (rc || !give_name(attempt, out->fd))
+      return rc;
+    close(out->fd);
+  }
+  out->fd = open_named(attempt);
+  if (out->fd < 0)
+    return refuse(err, NT_ERR_IO, "no trace file can be made in the trace directory");
+  return begin_file(out, super, err);
+}
+
 int nt_trace_file_create(struct nt_area_header *header, const char *directory, uint64_t size,
                          uint32_t keep, uint64_t state_bytes, struct nt_trace_file *out,
                          struct nt_error *err) {
-  char base[32], name[64], real[1024 - sizeof name];
+  struct attempt attempt = {.name = ""};
+  char base[32], real[1024 - sizeof attempt.name];
   unsigned char super[NT_SUPER_SIZE];
-  struct stat made;
-  long attempt;
-  int rc = 0;
   memset(out, 0, sizeof *out);
   out->fd = -1;
   if (lay_out(header, size, state_bytes, &out->layout))
     return refuse(err, NT_ERR_SPACE, "the area is too large for a trace file");
   if (make_directories(directory))
     return refuse(err, NT_ERR_IO, "the trace directory cannot be made");
-  const int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0)
+  attempt.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (attempt.dir < 0)
     return refuse(err, NT_ERR_IO, "the trace directory cannot be opened");
   base_name(header, base, sizeof base);
-  name[0] = 0;
-  out->fd = open_attempt(dir, base, name, sizeof name, &attempt);
-  if (out->fd < 0) {
-    rc = refuse(err, NT_ERR_IO, "no trace file can be made in the trace directory");
-    goto out;
-  }
-  if (nt_area_lock(out->fd) == -NT_ERR_BUSY || fstat(out->fd, &made)) {
-    rc = refuse(err, NT_ERR_IO, "the new trace file cannot be locked");
-    goto out;
-  }
-  out->dev = (uint64_t)made.st_dev;
-  out->ino = (uint64_t)made.st_ino;
-  out->network = shared_by_network(out->fd);
+  attempt.base = base;
+  attempt.number = last_attempt(attempt.dir, base) + 1;
   describe(header, &out->layout, super);
-  if (write_superblock(out, super)) {
-    rc = refuse(err, errno == ENOSPC || errno == EDQUOT ? NT_ERR_SPACE : NT_ERR_IO,
-                "the trace file cannot be written");
+  const int rc = make_file(&attempt, super, out, err);
+  if (rc)
     goto out;
-  }
   /* The process may change its directory; whoever reads the area needs the whole path. */
   char *resolved = realpath(directory, NULL);
   snprintf(real, sizeof real, "%s", resolved ? resolved : directory);
   free(resolved);
-  snprintf(out->path, sizeof out->path, "%s/%s", real, name);
+  snprintf(out->path, sizeof out->path, "%s/%s", real, attempt.name);
   memcpy(header->file_path, out->path, sizeof header->file_path);
   header->file_dev = out->dev;
   header->file_ino = out->ino;
   atomic_store_explicit(&header->file_ready, 1, memory_order_release);
-  remove_attempts(dir, base, attempt, keep);
+  remove_attempts(attempt.dir, base, attempt.number, keep);
 out:
   if (rc && out->fd >= 0) {
     close(out->fd);
     out->fd = -1;
-    unlinkat(dir, name, 0);
+    if (attempt.name[0])
+      unlinkat(attempt.dir, attempt.name, 0);
   }
-  close(dir);
+  close(attempt.dir);
   return rc;
 }
