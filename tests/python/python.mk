@@ -2,7 +2,7 @@
 # The stack walk as a library for Python to load and as a program that embeds Python; tests/python/run
 # uses both. Included by the top Makefile.
 PROBE_OBJS  := $(BUILD)/obj/tests/python/probe.o \
-               $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_code.o python_stack.o)
+               $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_code.o python_stack.o stack_intern.o)
 PYTHON_TEST := $(BUILD)/python/libprobe.so $(BUILD)/python/embed
 
 scenario bench: $(PYTHON_TEST)
