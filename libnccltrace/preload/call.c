@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "preload/call_parts.h"
+#include "preload/native_stack.h"
 #include "preload/python_stack.h"
 
 void nt_call_abandon(struct nt_thread *thread) {
@@ -44,6 +45,8 @@ struct nt_record *nt_record_start(struct nt_call *call) {
   record->result = NT_RESULT_OPEN;
   record->flags = 0;
   record->stack = nt_python_stack(&record->flags);
+  if (NT_UNLIKELY(nt_native_on))
+    record->stack = nt_native_stack(record->stack, &record->flags);
   return record;
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "preload/dump_native.h"
 #include "preload/log.h"
 #include "preload/process.h"
 #include "preload/requests.h"
@@ -16,9 +17,7 @@ static int installed;
 static void on_signal(int number, siginfo_t *info, void *context) {
   int saved_errno = errno;
   (void)number;
-  (void)info;
-  (void)context;
-  if (nt_recording())
+  if (!nt_native_on_signal(info, context) && nt_recording())
     nt_request(NT_REQUEST_DUMP | NT_REQUEST_SIGNAL, 0);
   errno = saved_errno;
 }

@@ -16,6 +16,7 @@
 #include "preload/evidence_parts.h"
 #include "preload/gpu_identity.h"
 #include "preload/nccl_copies.h"
+#include "preload/native_stack.h"
 #include "preload/python_layout.h"
 #include "preload/resolve.h"
 #include "trace/oom_count.h"
@@ -286,6 +287,8 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put_libraries(&out);
   put_copies(&out);
   put_python(&out, settings);
+  if (nt_native_describe())
+    nt_evidence_put(&out, "native.stacks", "%s", nt_native_describe());
   put_machine(&out);
   put_cgroup(&out);
   put_interfaces(&out);

@@ -23,10 +23,12 @@
 #include "preload/helper.h"
 #include "preload/log.h"
 #include "preload/nccl_copies.h"
+#include "preload/native_stack.h"
 #include "preload/python_layout.h"
 #include "preload/python_stack.h"
 #include "preload/requests.h"
 #include "preload/settings.h"
+#include "preload/stack_intern.h"
 #include "preload/world.h"
 #include "trace/error.h"
 
@@ -82,11 +84,13 @@ static void at_exit(int code, void *unused) {
 static void start_stacks(const struct nt_settings *settings) {
   struct nt_area *area = &nt_process.area;
   nt_python_allow(settings->python);
-  python_wanted = settings->python && nt_python_stack_start(area->codes, area->stacks) == 0;
+  bool wanted = settings->python || settings->native;
+  bool ready = nt_intern_start(wanted ? area->codes : NULL, wanted ? area->stacks : NULL) == 0;
+  python_wanted = settings->python && ready && nt_intern_tables;
+  nt_python_stack_enable(python_wanted);
   if (python_wanted)
     nt_python_find();
-  else
-    nt_python_stack_start(NULL, NULL);
+  nt_native_start(settings->native);
 }
 
 /* A program may make its first communicator before it embeds an interpreter. */

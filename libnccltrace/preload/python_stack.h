@@ -9,14 +9,11 @@
 #ifndef NT_PYTHON_STACK_H
 #define NT_PYTHON_STACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "trace/area.h"
-#include "trace/stack_area.h"
-
-/* Empties the cache and directs it to the area's regions, or switches stacks off (both NULL). Where
- * recording starts, before any other thread can take a stack. Returns 0 or -NT_ERR_MEMORY. */
-int nt_python_stack_start(struct nt_code_region *codes, struct nt_stack_region *stacks);
+/* Whether stacks are taken: only after nt_intern_start, which says where they go. Off at first. */
+void nt_python_stack_enable(bool on);
 
 /*
  * Id of the calling thread's stack: the same frames at the same instructions give the same id. 0 if there

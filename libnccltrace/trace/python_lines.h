@@ -14,6 +14,7 @@ enum nt_python_lines {
   NT_PYTHON_LINES_3_8 = 0,  /* to 3.9: pairs of increments, co_lnotab */
   NT_PYTHON_LINES_3_10 = 1, /* pairs of range length and increment */
   NT_PYTHON_LINES_3_11 = 2, /* 3.11 and later: entries of variable length, columns included */
+  NT_LINES_MODULE = 3,      /* no Python code and no table: a module, see stack_area.h */
 };
 
 /* The line of the instruction at byte `offset` of the code; a negative offset is in front of the first

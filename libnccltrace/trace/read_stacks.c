@@ -11,6 +11,8 @@
 
 #define ENTRIES_MAX ((size_t)1 << 20)
 
+enum { FRAMES_MAX = 2 * NT_STACK_FRAMES }; /* native ones, then Python's */
+
 void nt_stack_table_free(struct nt_stack_table *table) {
   for (size_t i = 0; i < table->code_count; i++)
     free(table->codes[i].file);
@@ -233,13 +235,18 @@ static const struct nt_known_code *known_code(const struct nt_stack_table *table
 
 /* A parent's id is less than its child's, so this ends; a file that says otherwise is cut off there. */
 static uint32_t decode(const struct nt_stack_table *table, const struct nt_known_node *node,
-                       struct nt_stack_frame out[NT_STACK_FRAMES]) {
+                       struct nt_stack_frame out[FRAMES_MAX]) {
   uint32_t count = 0;
-  while (node && count < NT_STACK_FRAMES) {
+  while (node && count < FRAMES_MAX) {
     const struct nt_known_code *code = known_code(table, node->node.code);
     struct nt_stack_frame *frame = &out[count++];
     *frame = (struct nt_stack_frame){.file = "?", .function = "?"};
-    if (code) {
+    if (code && code->lines == NT_LINES_MODULE) {
+      *frame = (struct nt_stack_frame){.file = code->file,
+                                       .function = "",
+                                       .build_id = code->function,
+                                       .offset = (uint32_t)node->node.offset};
+    } else if (code) {
       frame->file = code->file;
       frame->function = code->function;
       if (!(code->flags & NT_CODE_NO_LINES))
@@ -253,7 +260,7 @@ static uint32_t decode(const struct nt_stack_table *table, const struct nt_known
 
 int nt_stack_table_get(struct nt_stack_table *table, uint32_t id,
                        const struct nt_stack_frame **frames) {
-  struct nt_stack_frame buffer[NT_STACK_FRAMES];
+  struct nt_stack_frame buffer[FRAMES_MAX];
   *frames = NULL;
   sort(table);
   struct nt_known_node *node = id ? known_node(table, id) : NULL;

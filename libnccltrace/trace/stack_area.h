@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python stacks in the live area: two regions to which the application's threads only ever append.
+ * Stacks in the live area: two regions to which the application's threads only ever append.
  *
  * The region of codes holds what is to be known of each code object: file, function, line table. The
  * region of stacks holds a tree: a node is one frame, its parent the frame that called it, so stacks that
  * begin alike share their beginnings. A stack's id is the index of its innermost frame's node; a code's
  * id is its offset in the region in units of 8 bytes. 0 is no id.
+ *
+ * Native frames lie inside Python's: further from the root. Their code entry is the module (NT_LINES_MODULE): file
+ * is its path, function its build id in hex, and the node's offset, unsigned, the address of the call in the
+ * numbering of the module's own file.
  *
  * Publication. Room is taken by adding to `used`; then the entry is filled with plain stores; then its id
  * becomes known to other threads through a release store in the writer's private tables, and to other
@@ -22,7 +26,7 @@
 
 #define NT_CODES_BYTES (384u * 1024) /* some 500 functions, by far most of it line tables */
 #define NT_STACK_NODES (16u * 1024)  /* 256 KiB, the header included */
-#define NT_STACK_FRAMES 64           /* the innermost frames of a stack that are kept */
+#define NT_STACK_FRAMES 64 /* the innermost frames of a stack that are kept, of each kind */
 #define NT_CODE_UNIT 8
 
 /* At the start of the region; entries follow. */
@@ -63,8 +67,9 @@ _Static_assert(sizeof(struct nt_stack_region) == 64, "stack region layout");
 struct nt_stack_node {
   uint32_t parent; /*  0 0: the outermost frame; always less than the node's own index */
   uint32_t code;   /*  4 */
-  int32_t offset;  /*  8 of the instruction, in bytes; negative: in front of the first */
-  uint32_t depth;  /* 12 frames from here outwards, this one included; with NT_STACK_CUT */
+  int32_t
+      offset; /*  8 of the instruction, in bytes; negative: in front of the first; unsigned in a module */
+  uint32_t depth; /* 12 frames from here outwards, this one included; with NT_STACK_CUT */
 };
 _Static_assert(sizeof(struct nt_stack_node) == 16, "stack node layout");
 

@@ -18,6 +18,7 @@
 
 #include "preload/python_layout.h"
 #include "preload/python_stack.h"
+#include "preload/stack_intern.h"
 #include "trace/python_lines.h"
 #include "trace/read_stacks.h"
 #include "trace/reader.h"
@@ -35,7 +36,8 @@ int probe_start(unsigned code_bytes, unsigned nodes) {
   codes->size = code_bytes;
   atomic_store(&stacks->used, 1);
   stacks->count = nodes;
-  return nt_python_stack_start(codes, stacks) == 0 && nt_python_get() != NULL;
+  nt_python_stack_enable(true);
+  return nt_intern_start(codes, stacks) == 0 && nt_python_get() != NULL;
 }
 
 const char *probe_state(void) {

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/modules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address) {
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type == PT_LOAD &&
+        address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
+      return true;
+  }
+  return false;
+}
+
+static void find_range(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t *high) {
+  *low = UINTPTR_MAX;
+  *high = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD)
+      continue;
+    uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+    *low = start < *low ? start : *low;
+    *high = start + segment->p_memsz > *high ? start + segment->p_memsz : *high;
+  }
+}
+
+static void set_build_id(const unsigned char *id, size_t length, char out[NT_BUILD_ID_TEXT]) {
+  for (size_t i = 0; i < length && 2 * i + 2 < NT_BUILD_ID_TEXT; i++)
+    snprintf(out + 2 * i, 3, "%02x", id[i]);
+}
+
+/* Notes: name size, content size, type, name, content; name and content padded to the segment's alignment. */
+static bool find_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * segment,
+                          char out[NT_BUILD_ID_TEXT]) {
+  const size_t align = segment->p_align == 8 ? 8 : 4;
+  const unsigned char *at = (const unsigned char *)(info->dlpi_addr + segment->p_vaddr);
+  for (size_t left = segment->p_memsz; left >= sizeof(ElfW(Nhdr));) {
+    ElfW(Nhdr) note;
+    memcpy(&note, at, sizeof(note));
+    size_t name = (sizeof(note) + (size_t)note.n_namesz + align - 1) & ~(align - 1);
+    size_t next = (name + (size_t)note.n_descsz + align - 1) & ~(align - 1);
+    if (name + note.n_descsz > left)
+      return false;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        !memcmp(at + sizeof(note), "GNU", 4)) {
+      set_build_id(at + name, note.n_descsz, out);
+      return true;
+    }
+    if (next > left)
+      return false;
+    at += next;
+    left -= next;
+  }
+  return false;
+}
+
+static void set_path(const char *name, char out[NT_MODULE_PATH]) {
+  char here[NT_MODULE_PATH / 2];
+  if (!*name) {
+    ssize_t length = readlink("/proc/self/exe", out, NT_MODULE_PATH - 1);
+    out[length > 0 ? length : 0] = 0;
+  } else if (*name != '/' && strchr(name, '/') && getcwd(here, sizeof(here))) {
+    /* As the loader was told it; the program may have gone elsewhere since. */
+    snprintf(out, NT_MODULE_PATH, "%s/%.*s", here, NT_MODULE_PATH / 2 - 2, name);
+  } else {
+    snprintf(out, NT_MODULE_PATH, "%s", name);
+  }
+}
+
+void nt_module_describe(const struct dl_phdr_info *info, struct nt_module *out) {
+  find_range(info, &out->low, &out->high);
+  out->base = info->dlpi_addr;
+  out->build_id[0] = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_NOTE &&
+        find_build_id(info, &info->dlpi_phdr[i], out->build_id))
+      break;
+  set_path(info->dlpi_name ? info->dlpi_name : "", out->path);
+}
+
+struct range {
+  uintptr_t address, low, high;
+};
+
+static int match_range(struct dl_phdr_info *info, size_t size, void *data) {
+  struct range *range = data;
+  (void)size;
+  if (!nt_module_holds(info, range->address))
+    return 0;
+  find_range(info, &range->low, &range->high);
+  return 1;
+}
+
+bool nt_module_range(const void *address, uintptr_t *low, uintptr_t *high) {
+  struct range range = {.address = (uintptr_t)address};
+  if (!dl_iterate_phdr(match_range, &range))
+    return false;
+  *low = range.low;
+  *high = range.high;
+  return true;
+}
+
+static int add_module(struct dl_phdr_info *info, size_t size, void *data) {
+  struct nt_modules *modules = data;
+  (void)size;
+  if (modules->count == modules->room) {
+    size_t room = modules->room ? modules->room * 2 : 64;
+    struct nt_module *list = realloc(modules->list, room * sizeof(*list));
+    if (!list)
+      return 1;
+    modules->list = list;
+    modules->room = room;
+  }
+  nt_module_describe(info, &modules->list[modules->count++]);
+  return 0;
+}
+
+static int by_address(const void *a, const void *b) {
+  const struct nt_module *x = a, *y = b;
+  return x->low < y->low ? -1 : x->low > y->low;
+}
+
+void nt_modules_load(struct nt_modules *modules) {
+  dl_iterate_phdr(add_module, modules);
+  if (modules->count)
+    qsort(modules->list, modules->count, sizeof(*modules->list), by_address);
+}
+
+const struct nt_module *nt_modules_find(const struct nt_modules *modules, uintptr_t address) {
+  size_t low = 0, high = modules->count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (modules->list[middle].high <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const struct nt_module *found = low < modules->count ? &modules->list[low] : NULL;
+  return found && found->low <= address ? found : NULL;
+}
+
+void nt_modules_free(struct nt_modules *modules) {
+  free(modules->list);
+  *modules = (struct nt_modules){0};
+}

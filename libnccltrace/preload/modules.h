@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loaded objects of this process: where each is, its path and its build id.
+ *
+ * All of it is asked of the loader through dl_iterate_phdr, which takes a lock that is held for moments where
+ * objects come and go; so never on the path of a call whose stack is known.
+ */
+#ifndef NT_MODULES_H
+#define NT_MODULES_H
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NT_MODULE_PATH = 1024, NT_BUILD_ID_TEXT = 2 * 32 + 1 };
+
+struct nt_module {
+  uintptr_t low, high;             /* its segments lie in between */
+  uintptr_t base;                  /* address in memory less the address that its file gives */
+  char build_id[NT_BUILD_ID_TEXT]; /* hex, "" if it has none */
+  char path[NT_MODULE_PATH];       /* absolute, but for the kernel's own "linux-vdso.so.1" */
+};
+
+/* One of the object's segments holds the address. */
+bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address);
+
+/* Fills *out from inside a callback of dl_iterate_phdr. errno is undefined. */
+void nt_module_describe(const struct dl_phdr_info *info, struct nt_module *out);
+
+/* Lowest and highest address of the object that holds `address`; false if none does. */
+bool nt_module_range(const void *address, uintptr_t *low, uintptr_t *high);
+
+/* All objects at one moment, by address. Zero-initialise; release with nt_modules_free. */
+struct nt_modules {
+  struct nt_module *list;
+  size_t count, room;
+};
+/* Objects for which there is no memory are left out. */
+void nt_modules_load(struct nt_modules *modules);
+const struct nt_module *nt_modules_find(const struct nt_modules *modules, uintptr_t address);
+void nt_modules_free(struct nt_modules *modules);
+
+#endif

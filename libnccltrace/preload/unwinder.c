@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/unwinder.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/dump_thread.h"
+#include "preload/fork_lock.h"
+
+#if defined(__x86_64__)
+#define LOCAL(name) "_ULx86_64_" name
+#define ANY(name) "_Ux86_64_" name
+#elif defined(__aarch64__)
+#define LOCAL(name) "_ULaarch64_" name
+#define ANY(name) "_Uaarch64_" name
+#else
+#error "which names has libunwind here?"
+#endif
+
+/* unw_accessors_t to the member that is needed; the same in all releases of libunwind.so.8. */
+struct accessors {
+  void *find_proc_info, *put_unwind_info, *get_dyn_info_list_addr;
+  int (*access_mem)(void *space, uintptr_t address, uintptr_t *value, int write, void *arg);
+};
+
+static struct nt_unwinder unwinder;
+static char refusal[200];
+static pid_t opened_in; /* 0: not tried yet */
+static struct nt_fork_lock lock;
+static int (*their_access_mem)(void *, uintptr_t, uintptr_t *, int, void *);
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+enum { PAGES = 4, PAGE = 4096 /* the least there is */ };
+
+static _Thread_local struct {
+  uintptr_t pages[PAGES]; /* found readable */
+  unsigned next;
+  bool foreign;
+} reads;
+
+void nt_unwinder_begin(bool foreign) {
+  for (unsigned i = 0; i < PAGES; i++)
+    reads.pages[i] = 0;
+  reads.foreign = foreign;
+}
+
+/* The kernel copies the set before it looks at the operation, which there is none of this number. */
+static bool is_readable(uintptr_t address) {
+  uintptr_t page = address & ~(uintptr_t)(PAGE - 1);
+  for (unsigned i = 0; i < PAGES; i++)
+    if (reads.pages[i] == page)
+      return true;
+  if (!page || syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) == 0 || errno != EINVAL)
+    return false;
+  reads.pages[reads.next++ % PAGES] = page;
+  return true;
+}
+
+static int access_mem(void *space, uintptr_t address, uintptr_t *value, int write, void *arg) {
+  if (write)
+    return their_access_mem(space, address, value, write, arg);
+  if (reads.foreign)
+    return nt_dump_read(address, value, sizeof(*value)) ? 0 : -1;
+  if (!is_readable(address) || !is_readable(address + sizeof(*value) - 1))
+    return -1;
+  __builtin_memcpy(value, (const void *)address, sizeof(*value));
+  return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+static bool find(void *handle, const char *name, void *out) {
+  void *found = dlsym(handle, name);
+  if (!found && !refusal[0])
+    snprintf(refusal, sizeof(refusal), "libunwind.so.8 has no %s", name);
+  *(void **)out = found;
+  return found != NULL;
+}
+
+static void open_library(void) {
+  struct accessors *(*get_accessors)(void *);
+  void **space;
+  void *handle = dlopen("libunwind.so.8", RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
+  if (!handle) {
+    snprintf(refusal, sizeof(refusal), "libunwind.so.8 is not there");
+    return;
+  }
+  if (!find(handle, "unw_backtrace", &unwinder.backtrace) ||
+      !find(handle, LOCAL("init_local2"), &unwinder.init) ||
+      !find(handle, LOCAL("step"), &unwinder.step) ||
+      !find(handle, LOCAL("get_reg"), &unwinder.get_reg) ||
+      !find(handle, LOCAL("is_signal_frame"), &unwinder.is_signal_frame) ||
+      !find(handle, ANY("flush_cache"), &unwinder.flush_cache) ||
+      !find(handle, ANY("get_accessors"), &get_accessors) ||
+      !find(handle, LOCAL("local_addr_space"), &space))
+    return;
+  unwinder.space = *space;
+  struct accessors *accessors = get_accessors(unwinder.space);
+  their_access_mem = accessors->access_mem;
+  accessors->access_mem = access_mem;
+}
+
+const struct nt_unwinder *nt_unwinder_open(const char **reason) {
+  pid_t self = getpid();
+  nt_fork_lock(&lock);
+  if (!opened_in) {
+    opened_in = self;
+    open_library();
+    (void)dlerror(); /* what our look-ups left is not the application's */
+  } else if (opened_in != self && !refusal[0]) {
+    snprintf(refusal, sizeof(refusal), "the process that this one was forked from used libunwind");
+  }
+  nt_fork_unlock(&lock);
+  *reason = refusal;
+  return refusal[0] ? NULL : &unwinder;
+}
