@@ -5,7 +5,7 @@
 #
 #   $(BUILD)/libnt.a           libnccltrace/{nccl,trace}, compiled once, for library and tools
 #   $(BUILD)/libnccltrace.so   libnccltrace/preload + libnt.a + static zstd; needs libc alone
-#   $(BUILD)/tracediff, $(BUILD)/nccltrace   the tools, with static zstd and jansson
+#   $(BUILD)/tracediff, $(BUILD)/nccltrace   the tools, with static zstd, jansson, libdw
 
 VERSION = 0.1.0
 
@@ -64,6 +64,8 @@ SO_LDFLAGS = -shared -static-libgcc -Wl,-soname,libnccltrace.so -Wl,-z,defs -Wl,
 
 ZSTD    = -l:libzstd.a
 JANSSON = -l:libjansson.a
+# What libdw reads may be packed with any of the others.
+LIBDW   = -l:libdw.a -l:libelf.a -l:libbz2.a -l:liblzma.a -l:libz.a
 
 # ---- sources -----------------------------------------------------------------------------------
 
@@ -189,7 +191,7 @@ $(BUILD)/libnccltrace.so: $(PRELOAD_OBJS) $(BUILD)/libnt.a $(BUILD)/nccltrace.ma
 	$(Q)$(CC) $(NT_LDFLAGS) $(SO_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(ZSTD) -ldl -lrt
 
 LINK_TOOL = $(CC) $(NT_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) \
-            -Wl,--end-group $(ZSTD) $(JANSSON) -Wl,--as-needed -lm -ldl -lrt
+            -Wl,--end-group $(LIBDW) $(ZSTD) $(JANSSON) -Wl,--as-needed -lm -ldl -lrt
 
 $(BUILD)/tracediff: $(TRACEDIFF_OBJS) $(TOOL_LIBS)
 	$(call say,LD,$@)
@@ -238,7 +240,7 @@ $(BUILD)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_SRCS) $(FUZZ_HDRS) $(BUILD)/.fl
 	@mkdir -p $(@D)
 	$(call say,FUZZCC,$@)
 	$(Q)$(FUZZ_CC) -D_GNU_SOURCE -DNT_VERSION='"$(VERSION)"' -Ilibnccltrace -Itools $(FUZZ_FLAGS) \
-	  -pthread -o $@ $(filter %.c,$^) $(ZSTD) $(JANSSON) -lm
+	  -pthread -o $@ $(filter %.c,$^) $(LIBDW) $(ZSTD) $(JANSSON) -lm
 
 fuzz:
 	@command -v $(FUZZ_CC) >/dev/null || \

@@ -272,7 +272,7 @@ static void walk_threads(struct nt_buffer *out, struct walk *walk, DIR *dir) {
     }
   }
   note_more(out, &missing);
-  nt_dump_add_fact(out, "native.stacks", "%u", taken);
+  nt_dump_add_fact(out, "native.threads", "%u", taken);
 }
 
 void nt_dump_native(struct nt_buffer *out) {

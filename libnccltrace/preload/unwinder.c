@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -86,7 +87,9 @@ static void open_library(void) {
   void **space;
   void *handle = dlopen("libunwind.so.8", RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
   if (!handle) {
-    snprintf(refusal, sizeof(refusal), "libunwind.so.8 is not there");
+    const char *why = dlerror();
+    bool absent = !why || strstr(why, "cannot open shared object file");
+    snprintf(refusal, sizeof(refusal), "%s", absent ? "libunwind.so.8 is not there" : why);
     return;
   }
   if (!find(handle, "unw_backtrace", &unwinder.backtrace) ||

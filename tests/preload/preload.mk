@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs that tests/cli/library.sh runs with the library preloaded, on the simulator. Included by the
-# top Makefile.
+# Programs that tests/cli/*.sh run with the library preloaded, on the simulator. Included by the top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
   $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
-  $(BUILD)/preload/fate_cases
+  $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so
 
 scenario: $(PRELOAD_CASES)
 
-$(BUILD)/preload/library_cases: tests/preload/library_cases.c $(BUILD)/.flags | sim
+$(BUILD)/preload/library_cases $(BUILD)/preload/native_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim -l:libnccl.so.2 -l:libcudart.so.13 \
@@ -49,3 +48,8 @@ $(BUILD)/preload/fate_cases: tests/preload/fate_cases.c $(BUILD)/.flags | sim
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
+
+$(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CXX) $(CFLAGS) -Wall -Wextra -fPIC -shared -o $@ $<

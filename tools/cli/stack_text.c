@@ -1,22 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stack_text.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/native_symbols.h"
 #include "cli/text.h"
 
-static bool is_installed(const char *file) {
+static bool begins(const char *text, const char *prefix) {
+  return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_native(const struct nt_stack_frame *frame) {
+  return frame->build_id != NULL;
+}
+
+static bool is_installed(const struct nt_stack_frame *frame) {
+  static const char *const places[] = {"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"};
+  const char *file = frame->file;
+  for (size_t i = 0; is_native(frame) && i < sizeof places / sizeof *places; i++)
+    if (begins(file, places[i]))
+      return true;
   return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
-         strstr(file, "/lib/python3") != NULL || strncmp(file, "<frozen ", 8) == 0;
+         strstr(file, "/lib/python3") != NULL || begins(file, "<frozen ") ||
+         (is_native(frame) && file[0] != '/');
+}
+
+bool nt_stack_frame_is_program(const struct nt_stack_frame *frame) {
+  return !is_installed(frame);
 }
 
 size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (!is_installed(frames[i].file))
+  size_t first = 0;
+  while (first < count && is_native(&frames[first]))
+    first++;
+  if (first == count) /* no Python at all */
+    first = 0;
+  for (size_t i = first; i < count; i++)
+    if (!is_installed(&frames[i]))
       return i;
-  return 0;
+  return first;
 }
 
 static const char *base_name(const char *path) {
@@ -24,9 +49,37 @@ static const char *base_name(const char *path) {
   return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
+char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame) {
+  struct nt_native_symbol symbol;
+  char text[2048], line[16] = "";
+  if (frame->line > 0)
+    snprintf(line, sizeof line, ":%d", frame->line);
+  if (!is_native(frame))
+    snprintf(text, sizeof text, "%s%s %s", frame->file, line, frame->function);
+  else if (!nt_native_symbol(frame, &symbol))
+    snprintf(text, sizeof text, "%s+0x%" PRIx64, frame->file, frame->offset);
+  else if (symbol.line > 0)
+    snprintf(text, sizeof text, "%s at %s:%d", symbol.function, symbol.file, symbol.line);
+  else
+    snprintf(text, sizeof text, "%s+0x%" PRIx64 " at %s", symbol.function, symbol.offset,
+             frame->file);
+  return nt_text_escape(out, size, text);
+}
+
+static void native_site(char *text, size_t size, const struct nt_stack_frame *frame) {
+  struct nt_native_symbol symbol;
+  const char *module = base_name(frame->file);
+  if (!nt_native_symbol(frame, &symbol))
+    snprintf(text, size, "%s+0x%" PRIx64, module, frame->offset);
+  else if (symbol.line > 0)
+    snprintf(text, size, "%s:%d %s", base_name(symbol.file), symbol.line, symbol.function);
+  else
+    snprintf(text, size, "%s %s+0x%" PRIx64, module, symbol.function, symbol.offset);
+}
+
 char *nt_stack_site_text(char *out, size_t size, const struct nt_stack_frame *frames,
                          size_t count) {
-  char text[512], line[16] = "";
+  char text[2048], line[16] = "";
   if (size > 0)
     out[0] = '\0';
   if (count == 0)
@@ -34,6 +87,9 @@ char *nt_stack_site_text(char *out, size_t size, const struct nt_stack_frame *fr
   const struct nt_stack_frame *frame = &frames[nt_stack_site(frames, count)];
   if (frame->line > 0)
     snprintf(line, sizeof line, ":%d", frame->line);
-  snprintf(text, sizeof text, "%s%s %s", base_name(frame->file), line, frame->function);
+  if (is_native(frame))
+    native_site(text, sizeof text, frame);
+  else
+    snprintf(text, sizeof text, "%s%s %s", base_name(frame->file), line, frame->function);
   return nt_text_escape(out, size, text);
 }

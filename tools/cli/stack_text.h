@@ -3,18 +3,27 @@
 #ifndef NT_CLI_STACK_TEXT_H
 #define NT_CLI_STACK_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "trace/reader.h"
 
 #define NT_SITE_TEXT 256
 
-/* Index of the frame that says most: the innermost one that is neither of an installed package nor of
- * the standard library, since all calls of a framework end in the same few lines of it. 0 if there is
- * no such frame. */
+/* Of the program itself: neither of an installed package nor of a system library. */
+bool nt_stack_frame_is_program(const struct nt_stack_frame *frame);
+
+/* Index of the frame that says most: the innermost one of the program, since all calls of a framework end in the
+ * same few lines of it; one of Python where there is Python. The innermost of these if none is the program's. */
 size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count);
 
-/* "train.py:88 step" of that frame, escaped; "" if there are no frames. Returns `out`. */
+/* "train.py:88 step" of that frame, native "train.c:41 step", "libstep.so step+0x12" or "libstep.so+0x1234", escaped; "" if there are no frames. Returns `out`. */
 char *nt_stack_site_text(char *out, size_t size, const struct nt_stack_frame *frames, size_t count);
+
+#define NT_FRAME_TEXT 1024
+
+/* One frame in full: "/home/me/train.py:88 step", native "step at /home/me/train.c:41",
+ * "step+0x12 at /home/me/libstep.so" or "/home/me/libstep.so+0x1234"; escaped. Returns `out`. */
+char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame);
 
 #endif

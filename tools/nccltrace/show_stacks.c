@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nccltrace/show_stacks.h"
 
+#include "cli/native_symbols.h"
 #include "cli/stack_text.h"
-#include "cli/text.h"
 
 bool nt_show_has_stacks(const struct nt_call *const *calls, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -23,14 +23,24 @@ void nt_show_stack(struct nt_trace *trace, const struct nt_call *call, FILE *out
   const struct nt_stack_frame *frames;
   int count = nt_trace_stack(trace, call->stack, &frames);
   for (int i = 0; i < count; i++) {
-    fputs("    ", out);
-    nt_text_escape_print(out, frames[i].file);
-    if (frames[i].line > 0)
-      fprintf(out, ":%d", frames[i].line);
-    fputc(' ', out);
-    nt_text_escape_print(out, frames[i].function);
-    fputc('\n', out);
+    char text[NT_FRAME_TEXT];
+    fprintf(out, "    %s\n", nt_stack_frame_text(text, sizeof text, &frames[i]));
   }
+}
+
+static json_t *frame_json(const struct nt_stack_frame *frame) {
+  struct nt_native_symbol symbol;
+  if (frame->build_id == NULL)
+    return json_pack("{s:o, s:o, s:o}", "file", nt_json_text(frame->file), "line",
+                     frame->line > 0 ? json_integer(frame->line) : json_null(), "function",
+                     nt_json_text(frame->function));
+  bool known = nt_native_symbol(frame, &symbol);
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "file",
+                   symbol.line > 0 ? nt_json_text(symbol.file) : json_null(), "line",
+                   symbol.line > 0 ? json_integer(symbol.line) : json_null(), "function",
+                   known ? nt_json_text(symbol.function) : json_null(), "module",
+                   nt_json_text(frame->file), "build_id", nt_json_text(frame->build_id), "offset",
+                   (json_int_t)frame->offset);
 }
 
 json_t *nt_show_stack_json(struct nt_trace *trace, const struct nt_call *call) {
@@ -39,11 +49,7 @@ json_t *nt_show_stack_json(struct nt_trace *trace, const struct nt_call *call) {
   if (count <= 0)
     return json_null();
   json_t *list = json_array();
-  for (int i = 0; i < count && list != NULL; i++) {
-    json_t *frame = json_pack("{s:o, s:o, s:o}", "file", nt_json_text(frames[i].file), "line",
-                              frames[i].line > 0 ? json_integer(frames[i].line) : json_null(),
-                              "function", nt_json_text(frames[i].function));
-    json_array_append_new(list, frame);
-  }
+  for (int i = 0; i < count && list != NULL; i++)
+    json_array_append_new(list, frame_json(&frames[i]));
   return list;
 }

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Native stacks of all threads of this program, taken by a thread of its own as in a traced process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/dump_native.h"
+#include "preload/dump_thread.h"
+#include "preload/modules.h"
+#include "preload/process.h"
+#include "trace/bytes.h"
+#include "trace/format.h"
+
+#define KEEP __asm__ volatile("" ::: "memory")
+
+enum { SPINS, READS, BLOCKS, KINDS, FRAMES = 128 };
+
+static struct {
+  pthread_t thread;
+  _Atomic uint32_t tid;
+} others[KINDS];
+static int pipes[2];
+static _Atomic bool enough;
+static struct nt_buffer dump;
+static siginfo_t last; /* signal that was sent to look at a thread */
+static int foreign;    /* others that came */
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+  (void)number;
+  if (nt_native_on_signal(info, context))
+    last = *info;
+  else
+    foreign++;
+}
+
+static void report(int kind) {
+  atomic_store(&others[kind].tid, (uint32_t)syscall(SYS_gettid));
+}
+
+static __attribute__((noinline)) void spin(void) {
+  while (!atomic_load(&enough))
+    ;
+  KEEP;
+}
+
+static __attribute__((noinline)) void wait_for_bytes(void) {
+  char byte;
+  while (read(pipes[0], &byte, 1) < 0 && errno == EINTR)
+    ;
+  KEEP;
+}
+
+static void *run(void *kind) {
+  const int which = (int)(intptr_t)kind;
+  if (which == BLOCKS) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+  }
+  report(which);
+  if (which == SPINS)
+    spin();
+  else
+    wait_for_bytes();
+  return NULL;
+}
+
+static void *take(void *unused) {
+  (void)unused;
+  prctl(PR_SET_NAME, "nccltrace-dump", 0, 0, 0);
+  nt_dump_native(&dump);
+  return NULL;
+}
+
+static void take_dump(void) {
+  sigset_t all, before;
+  pthread_t thread;
+  free(dump.data);
+  dump = (struct nt_buffer){.limit = 1 << 20};
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  assert_int_equal(pthread_create(&thread, NULL, take, NULL), 0);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_join(thread, NULL);
+}
+
+static int begin(void **state) {
+  static struct nt_guard guard = {.recording = 1};
+  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+  (void)state;
+  nt_guard = &guard;
+  assert_int_equal(nt_area_create("/nowhere/at/all", 1 << 20, &nt_process.area), 0);
+  atomic_store(&nt_process.area.header->dump_signal, (uint32_t)SIGRTMIN + 5);
+  assert_int_equal(sigaction(SIGRTMIN + 5, &action, NULL), 0);
+  assert_int_equal(pipe(pipes), 0);
+  for (int i = 0; i < KINDS; i++) {
+    assert_int_equal(pthread_create(&others[i].thread, NULL, run, (void *)(intptr_t)i), 0);
+    while (!atomic_load(&others[i].tid))
+      usleep(1000);
+  }
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  atomic_store(&enough, true);
+  close(pipes[1]);
+  for (int i = 0; i < KINDS; i++)
+    pthread_join(others[i].thread, NULL);
+  free(dump.data);
+  nt_area_close(&nt_process.area);
+  return 0;
+}
+
+/* ---- what the dump has -------------------------------------------------------------------------- */
+
+/* The value of a fact; NULL if there is none. */
+static const char *fact(const char *key) {
+  static char text[4200];
+  struct nt_cursor cursor = {.at = dump.data, .left = dump.length};
+  const unsigned char *at;
+  uint16_t kind;
+  uint32_t size;
+  while (nt_entry_next(&cursor, &kind, &at, &size)) {
+    if (kind != NT_ENTRY_DUMP_FACT || size <= strlen(key) || memcmp(at, key, strlen(key)) ||
+        at[strlen(key)] != '=')
+      continue;
+    snprintf(text, sizeof text, "%.*s", (int)(size - strlen(key) - 1), at + strlen(key) + 1);
+    return text;
+  }
+  return NULL;
+}
+
+struct frame {
+  uint64_t at;
+  char file[300], id[80];
+};
+
+/* Frames of a thread's stack; 0 if it has none. */
+static uint32_t stack_of(uint32_t tid, struct frame out[FRAMES]) {
+  struct nt_cursor cursor = {.at = dump.data, .left = dump.length};
+  const unsigned char *at;
+  uint16_t kind;
+  uint32_t size;
+  while (nt_entry_next(&cursor, &kind, &at, &size)) {
+    if (kind != NT_ENTRY_DUMP_STACK || nt_get_u32(at + NT_DUMP_STACK_TID) != tid)
+      continue;
+    assert_int_equal(nt_get_u16(at + NT_DUMP_STACK_KIND), NT_DUMP_STACK_NATIVE);
+    const uint32_t count = nt_get_u32(at + NT_DUMP_STACK_COUNT);
+    const unsigned char *frame = at + NT_DUMP_STACK_HEAD;
+    for (uint32_t i = 0; i < count; i++) {
+      const uint32_t file = nt_get_u16(frame + NT_DUMP_FRAME_FILE);
+      const uint32_t name = nt_get_u16(frame + NT_DUMP_FRAME_NAME);
+      const char *text = (const char *)frame + NT_DUMP_FRAME_HEAD;
+      out[i].at = nt_get_u64(frame + NT_DUMP_FRAME_AT);
+      snprintf(out[i].file, sizeof out[i].file, "%.*s", (int)file, text);
+      snprintf(out[i].id, sizeof out[i].id, "%.*s", (int)name, text + file);
+      frame += (NT_DUMP_FRAME_HEAD + file + name + 7) & ~7u;
+    }
+    return count;
+  }
+  return 0;
+}
+
+/* Index of the frame in the function that begins at `start`; -1 if there is none. */
+static int frame_in(const struct frame *frames, uint32_t count, void (*start)(void)) {
+  struct nt_modules modules = {0};
+  int found = -1;
+  nt_modules_load(&modules);
+  const struct nt_module *module = nt_modules_find(&modules, (uintptr_t)start);
+  assert_non_null(module);
+  const uint64_t low = (uintptr_t)start - module->base;
+  for (uint32_t i = 0; i < count && found < 0; i++)
+    if (frames[i].at >= low && frames[i].at < low + 64 && !strcmp(frames[i].file, module->path) &&
+        !strcmp(frames[i].id, module->build_id))
+      found = (int)i;
+  nt_modules_free(&modules);
+  return found;
+}
+
+static void a_thread_in_read_and_one_that_spins_are_named(void **state) {
+  struct frame frames[FRAMES];
+  (void)state;
+  take_dump();
+  uint32_t count = stack_of(atomic_load(&others[SPINS].tid), frames);
+  assert_int_equal(frame_in(frames, count, spin), 0);
+  count = stack_of(atomic_load(&others[READS].tid), frames);
+  assert_true(frame_in(frames, count, wait_for_bytes) > 0); /* inside it, read */
+  assert_non_null(strstr(frames[0].file, "libc.so"));
+  assert_true(stack_of((uint32_t)getpid(), frames) > 0); /* the main thread waits for the dump */
+  assert_string_equal(fact("native.threads"), "3");
+  assert_int_equal(foreign, 0);
+}
+
+static void a_thread_that_blocks_the_signal_is_said_to_do_so(void **state) {
+  struct frame frames[FRAMES];
+  char key[64];
+  (void)state;
+  take_dump();
+  uint32_t tid = atomic_load(&others[BLOCKS].tid);
+  assert_int_equal(stack_of(tid, frames), 0);
+  snprintf(key, sizeof key, "missing.native.%u", tid);
+  assert_non_null(fact(key));
+  assert_string_equal(fact(key), "blocks the signal");
+}
+
+static void without_a_signal_it_is_said(void **state) {
+  struct frame frames[FRAMES];
+  (void)state;
+  uint32_t signal = atomic_exchange(&nt_process.area.header->dump_signal, 0);
+  take_dump();
+  atomic_store(&nt_process.area.header->dump_signal, signal);
+  assert_non_null(fact("missing.native"));
+  assert_non_null(strstr(fact("missing.native"), "NCCLTRACE_SIGNAL"));
+  assert_int_equal(stack_of(atomic_load(&others[SPINS].tid), frames), 0);
+}
+
+static void an_answer_that_comes_late_changes_nothing(void **state) {
+  ucontext_t *nowhere = (ucontext_t *)16;
+  siginfo_t late;
+  (void)state;
+  take_dump();
+  late = last;
+  errno = 1234;
+  assert_true(nt_native_on_signal(&late, nowhere)); /* and returns: nobody waits for it */
+  assert_int_equal(errno, 1234);
+  take_dump();
+  assert_string_equal(fact("native.threads"), "3");
+}
+
+static void somebody_else_s_signal_is_not_taken(void **state) {
+  siginfo_t info = last;
+  (void)state;
+  info.si_value.sival_ptr = (void *)((uintptr_t)last.si_value.sival_ptr ^ (uintptr_t)1 << 40);
+  assert_false(nt_native_on_signal(&info, NULL));
+  info = last;
+  info.si_code = SI_USER;
+  assert_false(nt_native_on_signal(&info, NULL));
+  info = last;
+  info.si_pid = 1;
+  assert_false(nt_native_on_signal(&info, NULL));
+}
+
+/* What a held thread has locked the walk may need: neither waits for the other for ever. */
+static void *load_and_allocate(void *unused) {
+  while (!atomic_load(&enough)) {
+    void *library = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+    void *memory[64];
+    for (int i = 0; i < 64; i++)
+      memory[i] = malloc((size_t)i * 100);
+    for (int i = 0; i < 64; i++)
+      free(memory[i]);
+    if (library)
+      dlclose(library);
+  }
+  return unused;
+}
+
+static void threads_that_hold_locks_go_on(void **state) {
+  pthread_t threads[3];
+  (void)state;
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, load_and_allocate, NULL), 0);
+  for (int i = 0; i < 20; i++)
+    take_dump();
+  atomic_store(&enough, true);
+  for (int i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_thread_in_read_and_one_that_spins_are_named),
+      cmocka_unit_test(a_thread_that_blocks_the_signal_is_said_to_do_so),
+      cmocka_unit_test(without_a_signal_it_is_said),
+      cmocka_unit_test(an_answer_that_comes_late_changes_nothing),
+      cmocka_unit_test(somebody_else_s_signal_is_not_taken),
+      cmocka_unit_test(threads_that_hold_locks_go_on), /* the last one: it ends the spinning */
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
