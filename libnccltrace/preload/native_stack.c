@@ -137,7 +137,7 @@ static uint32_t intern(struct frames *frames, uint32_t python, bool cut) {
     struct nt_stack_node node = {.parent = id,
                                  .code = frames->code[i],
                                  .offset = (int32_t)frames->offset[i],
-                                 .depth = ++depth};
+                                 .depth = depth + frames->count - i};
     id = nt_intern_node(&node);
     if (!id)
       return 0;

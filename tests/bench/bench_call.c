@@ -5,7 +5,7 @@
  *
  * The program runs itself against an NCCL that does nothing, in turns with and without the library
  * preloaded, and compares the medians of both. Reported per call: enter and exit, default
- * configuration, at a pace the helper keeps up with.
+ * configuration and with native stacks, at a pace the helper keeps up with.
  *
  *   bench_call            parent: prints NAME VALUE UNIT target VALUE ok|MISS lines
  *   bench_call child N    N rounds; prints the median nanoseconds of each kind of call
@@ -28,7 +28,7 @@ ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-enum { BATCH = 200, ROUNDS = 400, TURNS = 5 };
+enum { BATCH = 200, ROUNDS = 400, TURNS = 5, DEPTH = 12 };
 
 static double now_ns(void) {
   struct timespec ts;
@@ -63,6 +63,15 @@ static void batch(enum kind kind, ncclComm_t comm) {
   }
 }
 
+/* Native stacks are as deep as they are in a program. */
+static __attribute__((noinline)) void batch_below(int depth, enum kind kind, ncclComm_t comm) {
+  if (depth)
+    batch_below(depth - 1, kind, comm);
+  else
+    batch(kind, comm);
+  __asm__ volatile("" ::: "memory");
+}
+
 static int child(void) {
   static double samples[ROUNDS];
   ncclUniqueId id = {{1}};
@@ -71,7 +80,7 @@ static int child(void) {
   for (int kind = 0; kind < KINDS; kind++) {
     for (int round = 0; round < ROUNDS; round++) {
       double start = now_ns();
-      batch((enum kind)kind, comm);
+      batch_below(DEPTH, (enum kind)kind, comm);
       samples[round] = (now_ns() - start) / BATCH;
       /* About 200,000 calls a second, the pace the helper must keep up with. */
       struct timespec pause = {0, 1000000};
@@ -82,12 +91,15 @@ static int child(void) {
   return 0;
 }
 
+enum mode { BARE, TRACED, NATIVE, MODES };
+
 /* One run of the child; false if it did not print its numbers. */
-static bool measure(const char *self, const char *directory, bool preload, double out[KINDS]) {
+static bool measure(const char *self, const char *directory, enum mode mode, double out[KINDS]) {
   char command[2048], line[64];
-  const char *library = preload ? getenv("NCCLTRACE_LIBRARY") : "";
-  snprintf(command, sizeof(command), "NCCLTRACE_DIR='%s' LD_PRELOAD='%s' '%s' child", directory,
-           library, self);
+  const char *library = mode != BARE ? getenv("NCCLTRACE_LIBRARY") : "";
+  snprintf(command, sizeof(command),
+           "NCCLTRACE_NATIVE=%d NCCLTRACE_DIR='%s' LD_PRELOAD='%s' '%s' child", mode == NATIVE,
+           directory, library, self);
   FILE *pipe = popen(command, "r");
   if (!pipe)
     return false;
@@ -111,17 +123,16 @@ static int report(const char *name, double value, const char *unit, double targe
 }
 
 /* All turns; nonzero if one of them did not run. */
-static int run(const char *self, const char *directory, double bare[KINDS][TURNS],
-               double traced[KINDS][TURNS]) {
+static int run(const char *self, const char *directory, double out[MODES][KINDS][TURNS]) {
   double values[KINDS];
   for (int turn = 0; turn < TURNS; turn++) {
-    for (int preload = 0; preload < 2; preload++) {
-      if (!measure(self, directory, preload, values)) {
+    for (int mode = 0; mode < MODES; mode++) {
+      if (!measure(self, directory, (enum mode)mode, values)) {
         fprintf(stderr, "bench_call: the measured program did not run\n");
         return 1;
       }
       for (int kind = 0; kind < KINDS; kind++)
-        (preload ? traced : bare)[kind][turn] = values[kind];
+        out[mode][kind][turn] = values[kind];
     }
   }
   return 0;
@@ -133,18 +144,22 @@ int main(int argc, char **argv) {
   static const char *const names[KINDS] = {"call_allreduce_over_bare",
                                            "call_grouped_send_over_bare"};
   static const double targets[KINDS] = {60, 60};
-  double bare[KINDS][TURNS], traced[KINDS][TURNS];
+  double times[MODES][KINDS][TURNS];
   char directory[] = "/tmp/nccltrace-bench-XXXXXX";
   if (!mkdtemp(directory)) {
     perror("bench_call: no temporary directory in /tmp");
     return 1;
   }
-  int missed = run(argv[0], directory, bare, traced);
+  int missed = run(argv[0], directory, times);
   nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
   if (missed)
     return 1;
   for (int kind = 0; kind < KINDS; kind++)
-    missed |= report(names[kind], median(traced[kind], TURNS) - median(bare[kind], TURNS), "ns",
-                     targets[kind]);
+    missed |=
+        report(names[kind], median(times[TRACED][kind], TURNS) - median(times[BARE][kind], TURNS),
+               "ns", targets[kind]);
+  missed |= report(
+      "call_allreduce_native_over_traced",
+      median(times[NATIVE][ALLREDUCE], TURNS) - median(times[TRACED][ALLREDUCE], TURNS), "ns", 600);
   return missed;
 }

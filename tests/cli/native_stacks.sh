@@ -112,6 +112,11 @@ for native in 0 1; do
   check "exceptions, pthread_exit and cancellation work with NCCLTRACE_NATIVE=$native" $? "status $status, $(cat "$work/out")"
 done
 
+text=$(show --stacks "$work/unwinds1/rank0.trace" | grep ' at tests/preload/native_throws.cc:' | sed 's/ at .*//; s/^ *//' | sort -u)
+[ "$text" = "deep
+throw_and_catch" ]
+check "C++ functions are shown by their names" $? "$text"
+
 traced closes NCCLTRACE_NATIVE=1 -- "$cases" closes-descriptors
 [ "$status" = 0 ] && [ "$(cat "$work/out")" = intact ]
 check "files that took the numbers of libunwind's descriptors are left alone" $? "status $status, $(cat "$work/out")"

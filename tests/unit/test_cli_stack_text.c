@@ -31,6 +31,32 @@ static void of_installed_frames_alone_it_is_the_innermost(void **state) {
   assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 2), "a.py:1 f");
 }
 
+static void native_frames_are_the_site_only_where_there_is_no_python(void **state) {
+  (void)state;
+  static const struct nt_stack_frame frames[] = {
+      {.file = "/usr/lib/libffi.so.8", .function = "", .build_id = "00", .offset = 16},
+      {.file = "/gone/libtrain.so", .function = "", .build_id = "00", .offset = 0x1234},
+      {.file = "/home/me/train.py", .function = "step", .line = 88},
+  };
+  assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 3), "train.py:88 step");
+  assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 2), "libtrain.so+0x1234");
+  assert_string_equal(nt_stack_site_text(out, sizeof out, frames, 1), "libffi.so.8+0x10");
+}
+
+static void a_native_frame_without_its_module_is_an_offset(void **state) {
+  (void)state;
+  static const struct nt_stack_frame gone = {
+      .file = "/gone/lib\033.so", .function = "", .build_id = "", .offset = 0xfffffff0};
+  /* There, but of another build; and what is no file at all. */
+  static const struct nt_stack_frame other = {
+      .file = "/proc/self/exe", .function = "", .build_id = "00", .offset = 1};
+  static const struct nt_stack_frame device = {
+      .file = "/dev/zero", .function = "", .build_id = "00", .offset = 1};
+  assert_string_equal(nt_stack_frame_text(out, sizeof out, &gone), "/gone/lib\\x1b.so+0xfffffff0");
+  assert_string_equal(nt_stack_frame_text(out, sizeof out, &other), "/proc/self/exe+0x1");
+  assert_string_equal(nt_stack_frame_text(out, sizeof out, &device), "/dev/zero+0x1");
+}
+
 static void an_unknown_line_is_left_out(void **state) {
   (void)state;
   static const struct nt_stack_frame frame = {"<string>", "f", 0, NULL, 0};
@@ -48,6 +74,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_site_is_the_program_s_own_frame),
       cmocka_unit_test(of_installed_frames_alone_it_is_the_innermost),
+      cmocka_unit_test(native_frames_are_the_site_only_where_there_is_no_python),
+      cmocka_unit_test(a_native_frame_without_its_module_is_an_offset),
       cmocka_unit_test(an_unknown_line_is_left_out),
       cmocka_unit_test(names_are_escaped),
   };

@@ -146,6 +146,7 @@ static void set_function(const char *name, struct nt_native_symbol *out) {
     void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
     *(void **)&demangle = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
     looked = true;
+    // cppcheck-suppress resourceLeak ; stays open
   }
   char *plain =
       strncmp(name, "_Z", 2) == 0 && demangle != NULL ? demangle(name, NULL, NULL, &status) : NULL;
