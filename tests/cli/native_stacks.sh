@@ -66,7 +66,7 @@ for trace in json.load(sys.stdin):
     for call in trace["calls"]:
         if call["function"] == "AllReduce":
             frame = call["stack"][0]
-            print(frame["function"], frame["module"], len(frame["build_id"]), frame["offset"] > 0)' | sort -u)
+            print(frame["function"], frame["module"], len(frame["build_id"]), int(frame["offset"], 16) > 0)' | sort -u)
 [ "$text" = "train_step $cases 40 True" ]
 check "JSON has module, build id and offset" $? "$text"
 
@@ -124,4 +124,25 @@ text=$(show --stacks "$work/closes/rank0.trace" | grep -A 4 ' AllReduce ' | tail
 grep -q 'call_without_unwind_info' <<<"$text" && grep -q 'closes_descriptors' <<<"$text"
 check "a frame without unwind information is passed by its frame pointer" $? "$text"
 
+# Without NCCLTRACE_NATIVE: a dump asks for stacks by itself.
+dumped() { # VARIABLE=VALUE...: in $text, what the dump of a process with these settings has
+  rm -rf "$work/threads" "$work/out"
+  (cd "$work" && exec env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/threads" "$@" \
+    timeout 60 "$cases" threads) >"$work/out" 2>&1 &
+  local job=$! waited=0
+  until grep -q ready "$work/out" 2>/dev/null || [ $((waited += 1)) = 300 ]; do sleep 0.1; done
+  "$build/nccltrace" dump --native --timeout=20 --dir="$work/threads" >"$work/answer" 2>&1
+  text=$(show --dump "$work/threads/rank0.trace")
+  kill $job
+  wait $job 2>/dev/null
+}
+dumped NCCLTRACE_SIGNAL=
+grep -q ' waits_for_bytes at ' <<<"$text" && grep -q ' spins at ' <<<"$text" && grep -q ' main at ' <<<"$text" &&
+  ! grep -q ' blocks_all_signals ' <<<"$text" && grep -q 'blocks the signal' <<<"$text"
+check "a dump has the native stacks of all threads but the one that blocks the signal, and says so" $? \
+  "$text $(cat "$work/answer")"
+
+dumped NCCLTRACE_SIGNAL=off
+! grep -q ' spins at ' <<<"$text" && grep -q 'NCCLTRACE_SIGNAL is off' <<<"$text"
+check "without a signal a dump says why it has none" $? "$text $(cat "$work/answer")"
 exit $failed

@@ -147,6 +147,47 @@ static __attribute__((noinline)) int closes_descriptors(void) {
   return 0;
 }
 
+__attribute__((noinline)) static void *waits_for_bytes(void *unused) {
+  static int pipes[2];
+  char byte;
+  check(pipe(pipes), "pipe");
+  while (read(pipes[0], &byte, 1) < 0)
+    ;
+  return unused;
+}
+
+__attribute__((noinline)) static void *spins(void *unused) {
+  static volatile int go_on = 1;
+  while (go_on)
+    ;
+  return unused;
+}
+
+__attribute__((noinline)) static void *blocks_all_signals(void *unused) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, NULL);
+  for (;;)
+    pause();
+  return unused;
+}
+
+/* Stays until it is killed. */
+static int threads(void) {
+  void *(*const bodies[])(void *) = {waits_for_bytes, spins, blocks_all_signals};
+  pthread_t thread;
+  begin();
+  train();
+  check(cudaStreamSynchronize(NULL), "sync");
+  for (int i = 0; i < 3; i++)
+    check(pthread_create(&thread, NULL, bodies[i], NULL), "pthread_create");
+  puts("ready");
+  fflush(stdout);
+  while (pause() < 0)
+    ;
+  return 0;
+}
+
 int main(int argc, char **argv) {
   const char *name = argc > 1 ? argv[1] : "";
   int status = 2;
@@ -156,8 +197,10 @@ int main(int argc, char **argv) {
     status = unwinds();
   else if (!strcmp(name, "closes-descriptors"))
     status = closes_descriptors();
+  else if (!strcmp(name, "threads"))
+    status = threads();
   else
-    fprintf(stderr, "usage: native_cases stacks|unwinds|closes-descriptors\n");
+    fprintf(stderr, "usage: native_cases stacks|unwinds|closes-descriptors|threads\n");
   KEEP;
   return status;
 }

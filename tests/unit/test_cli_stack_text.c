@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "cli/stack_text.h"
+#include "cli/stack_lines.h"
 
 static char out[NT_SITE_TEXT];
 
@@ -52,9 +52,10 @@ static void a_native_frame_without_its_module_is_an_offset(void **state) {
       .file = "/proc/self/exe", .function = "", .build_id = "00", .offset = 1};
   static const struct nt_stack_frame device = {
       .file = "/dev/zero", .function = "", .build_id = "00", .offset = 1};
-  assert_string_equal(nt_stack_frame_text(out, sizeof out, &gone), "/gone/lib\\x1b.so+0xfffffff0");
-  assert_string_equal(nt_stack_frame_text(out, sizeof out, &other), "/proc/self/exe+0x1");
-  assert_string_equal(nt_stack_frame_text(out, sizeof out, &device), "/dev/zero+0x1");
+  assert_string_equal(nt_stack_line_text(out, sizeof out, &gone, true),
+                      "/gone/lib\\x1b.so+0xfffffff0");
+  assert_string_equal(nt_stack_line_text(out, sizeof out, &other, true), "/proc/self/exe+0x1");
+  assert_string_equal(nt_stack_line_text(out, sizeof out, &device, false), "zero+0x1");
 }
 
 static void an_unknown_line_is_left_out(void **state) {

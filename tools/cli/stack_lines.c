@@ -4,26 +4,32 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/stack_text.h"
+#include "cli/native_symbols.h"
 #include "cli/text.h"
 
 enum { PACKAGES = 3, PACKAGE_TEXT = 40, NATIVE_SHOWN = 8 };
 
-bool nt_stack_is_program(const struct nt_stack_frame *frame) {
-  const struct nt_stack_frame pair[2] = {*frame, {.file = "program.py", .function = ""}};
-  return frame->build_id == NULL && nt_stack_site(pair, 2) == 0;
+static const char *name_of(const char *path, bool whole) {
+  const char *slash = strrchr(path, '/');
+  return !whole && slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
 char *nt_stack_line_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths) {
-  char text[NT_STACK_LINE_TEXT], place[32] = "";
-  const char *slash = strrchr(frame->file, '/');
-  const char *file = !paths && slash != NULL && slash[1] != '\0' ? slash + 1 : frame->file;
+  struct nt_native_symbol symbol;
+  const char *file = name_of(frame->file, paths);
+  char text[2 * NT_STACK_LINE_TEXT], line[16] = "";
   if (frame->line > 0)
-    snprintf(place, sizeof place, ":%d", frame->line);
-  else if (frame->build_id != NULL)
-    snprintf(place, sizeof place, "+0x%" PRIx64, frame->offset);
-  snprintf(text, sizeof text, "%s%s%s%s", file, place, *frame->function ? " " : "",
-           frame->function);
+    snprintf(line, sizeof line, ":%d", frame->line);
+  if (frame->build_id == NULL)
+    snprintf(text, sizeof text, "%s%s%s%s", file, line, *frame->function ? " " : "",
+             frame->function);
+  else if (!nt_native_symbol(frame, &symbol))
+    snprintf(text, sizeof text, "%s+0x%" PRIx64, file, frame->offset);
+  else if (symbol.line > 0)
+    snprintf(text, sizeof text, "%s at %s:%d", symbol.function, name_of(symbol.file, paths),
+             symbol.line);
+  else
+    snprintf(text, sizeof text, "%s+0x%" PRIx64 " at %s", symbol.function, symbol.offset, file);
   return nt_text_escape(out, size, text);
 }
 

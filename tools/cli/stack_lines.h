@@ -6,13 +6,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "trace/reader.h"
+#include "cli/stack_text.h"
 
-/* The frame is of the program, not of an installed package, the standard library or native code. */
-bool nt_stack_is_program(const struct nt_stack_frame *frame);
-
-#define NT_STACK_LINE_TEXT 512
-/* "data.py:41 load_batch", "libtorch.so+0x1a2b"; with `paths` the whole path. Escaped. Returns `out`. */
+#define NT_STACK_LINE_TEXT 1024
+/* "data.py:41 load_batch"; native, as far as the module's file tells, "step at train.c:41", "step+0x12 at libstep.so" or
+ * "libstep.so+0x1234"; with `paths` the whole path. Escaped. Returns `out`. */
 char *nt_stack_line_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths);
 
 struct nt_stack_style {

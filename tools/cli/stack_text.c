@@ -28,7 +28,7 @@ static bool is_installed(const struct nt_stack_frame *frame) {
          (is_native(frame) && file[0] != '/');
 }
 
-bool nt_stack_frame_is_program(const struct nt_stack_frame *frame) {
+bool nt_stack_is_program(const struct nt_stack_frame *frame) {
   return !is_installed(frame);
 }
 
@@ -47,23 +47,6 @@ size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count) {
 static const char *base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
-char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame) {
-  struct nt_native_symbol symbol;
-  char text[2048], line[16] = "";
-  if (frame->line > 0)
-    snprintf(line, sizeof line, ":%d", frame->line);
-  if (!is_native(frame))
-    snprintf(text, sizeof text, "%s%s %s", frame->file, line, frame->function);
-  else if (!nt_native_symbol(frame, &symbol))
-    snprintf(text, sizeof text, "%s+0x%" PRIx64, frame->file, frame->offset);
-  else if (symbol.line > 0)
-    snprintf(text, sizeof text, "%s at %s:%d", symbol.function, symbol.file, symbol.line);
-  else
-    snprintf(text, sizeof text, "%s+0x%" PRIx64 " at %s", symbol.function, symbol.offset,
-             frame->file);
-  return nt_text_escape(out, size, text);
 }
 
 static void native_site(char *text, size_t size, const struct nt_stack_frame *frame) {

@@ -10,8 +10,8 @@
 
 #define NT_SITE_TEXT 256
 
-/* Of the program itself: neither of an installed package nor of a system library. */
-bool nt_stack_frame_is_program(const struct nt_stack_frame *frame);
+/* The frame is of the program itself: neither of an installed package nor of a standard or system library. */
+bool nt_stack_is_program(const struct nt_stack_frame *frame);
 
 /* Index of the frame that says most: the innermost one of the program, since all calls of a framework end in the
  * same few lines of it; one of Python where there is Python. The innermost of these if none is the program's. */
@@ -19,11 +19,5 @@ size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count);
 
 /* "train.py:88 step" of that frame, native "train.c:41 step", "libstep.so step+0x12" or "libstep.so+0x1234", escaped; "" if there are no frames. Returns `out`. */
 char *nt_stack_site_text(char *out, size_t size, const struct nt_stack_frame *frames, size_t count);
-
-#define NT_FRAME_TEXT 1024
-
-/* One frame in full: "/home/me/train.py:88 step", native "step at /home/me/train.c:41",
- * "step+0x12 at /home/me/libstep.so" or "/home/me/libstep.so+0x1234"; escaped. Returns `out`. */
-char *nt_stack_frame_text(char *out, size_t size, const struct nt_stack_frame *frame);
 
 #endif

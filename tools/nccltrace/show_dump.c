@@ -12,6 +12,7 @@
 #include "cli/dump_text.h"
 #include "cli/stack_lines.h"
 #include "cli/text.h"
+#include "nccltrace/show_stacks.h"
 
 enum { TIDS_SHOWN = 8 };
 
@@ -193,25 +194,6 @@ void nt_show_dump(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
-/* Native frames have the same fields as those of Python and their place in the module. */
-static json_t *frame_json(const struct nt_stack_frame *frame) {
-  const char *function = *frame->function ? frame->function : NULL;
-  json_t *line = frame->line > 0 ? json_integer(frame->line) : json_null();
-  if (frame->build_id == NULL)
-    return json_pack("{s:o, s:o, s:o}", "file", nt_json_text(frame->file), "line", line, "function",
-                     nt_json_text(function));
-  return json_pack("{s:n, s:o, s:o, s:o, s:o, s:o}", "file", "line", line, "function",
-                   nt_json_text(function), "module", nt_json_text(frame->file), "build_id",
-                   nt_json_text(frame->build_id), "offset", nt_json_count(frame->offset));
-}
-
-static json_t *frames_json(const struct nt_stack_frame *frames, uint32_t count) {
-  json_t *list = json_array();
-  for (uint32_t i = 0; i < count; i++)
-    json_array_append_new(list, frame_json(&frames[i]));
-  return list;
-}
-
 static json_t *syscall_json(const struct nt_dump_thread *thread, enum nt_machine machine) {
   if (thread->syscall < 0)
     return json_null();
@@ -238,8 +220,8 @@ static json_t *thread_json(const struct nt_dump_thread *thread, enum nt_machine 
   json_object_set_new(out, "cpu_ns", thread->kernel ? nt_json_count(thread->cpu_ns) : json_null());
   json_object_set_new(out, "system_call", syscall_json(thread, machine));
   json_object_set_new(out, "wait_channel", nt_json_text(*thread->wait ? thread->wait : NULL));
-  json_object_set_new(out, "python", frames_json(thread->python, thread->python_count));
-  json_object_set_new(out, "native", frames_json(thread->native, thread->native_count));
+  json_object_set_new(out, "python", nt_show_frames_json(thread->python, thread->python_count));
+  json_object_set_new(out, "native", nt_show_frames_json(thread->native, thread->native_count));
   return out;
 }
 

@@ -21,7 +21,11 @@ const char *nt_show_at(struct nt_trace *trace, const struct nt_call *call, char 
 /* All frames, one a line, innermost first. */
 void nt_show_stack(struct nt_trace *trace, const struct nt_call *call, FILE *out);
 
-/* An array of {file, line, function}, native frames with {module, build_id, offset} too; null if there is no stack. */
+/* An array of {file, line, function}; native frames have {module, build_id, offset} too, and null for what the module's
+ * file does not tell. */
+json_t *nt_show_frames_json(const struct nt_stack_frame *frames, size_t count);
+
+/* The same for a call; null if there is no stack. */
 json_t *nt_show_stack_json(struct nt_trace *trace, const struct nt_call *call);
 
 #endif
