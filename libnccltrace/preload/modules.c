@@ -59,6 +59,13 @@ static bool find_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * se
   return false;
 }
 
+void nt_module_build_id(const struct dl_phdr_info *info, char out[NT_BUILD_ID_TEXT]) {
+  out[0] = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_NOTE && find_build_id(info, &info->dlpi_phdr[i], out))
+      return;
+}
+
 static void set_path(const char *name, char out[NT_MODULE_PATH]) {
   char here[NT_MODULE_PATH / 2];
   if (!*name) {
@@ -75,11 +82,7 @@ static void set_path(const char *name, char out[NT_MODULE_PATH]) {
 void nt_module_describe(const struct dl_phdr_info *info, struct nt_module *out) {
   find_range(info, &out->low, &out->high);
   out->base = info->dlpi_addr;
-  out->build_id[0] = 0;
-  for (int i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_NOTE &&
-        find_build_id(info, &info->dlpi_phdr[i], out->build_id))
-      break;
+  nt_module_build_id(info, out->build_id);
   set_path(info->dlpi_name ? info->dlpi_name : "", out->path);
 }
 

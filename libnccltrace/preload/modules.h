@@ -25,6 +25,9 @@ struct nt_module {
 /* One of the object's segments holds the address. */
 bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address);
 
+/* Its build id in hex, "" if it has none. */
+void nt_module_build_id(const struct dl_phdr_info *info, char out[NT_BUILD_ID_TEXT]);
+
 /* Fills *out from inside a callback of dl_iterate_phdr. errno is undefined. */
 void nt_module_describe(const struct dl_phdr_info *info, struct nt_module *out);
 

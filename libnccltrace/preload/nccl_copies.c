@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "preload/fork_lock.h"
+#include "preload/modules.h"
 #include "preload/resolve.h"
 
 enum { COPIES = 16, PATH_BYTES = 512 };
@@ -81,41 +82,8 @@ static bool exports(const struct dl_phdr_info *info, const char *name) {
   }
 }
 
-static bool holds(const struct dl_phdr_info *info, uintptr_t address) {
-  for (int i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_LOAD &&
-        address - (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) < info->dlpi_phdr[i].p_memsz)
-      return true;
-  return false;
-}
-
-/* The note NT_GNU_BUILD_ID of the object, as hexadecimal digits; "" if it has none. */
-static void read_build_id(const struct dl_phdr_info *info, char *out, size_t size) {
-  out[0] = 0;
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    if (segment->p_type != PT_NOTE)
-      continue;
-    const uintptr_t begin = info->dlpi_addr + segment->p_vaddr, end = begin + segment->p_memsz;
-    const uintptr_t unit = segment->p_align == 8 ? 8 : 4;
-    for (uintptr_t at = begin; end - at > sizeof(ElfW(Nhdr));) {
-      const ElfW(Nhdr) *note = (const void *)at;
-      const uintptr_t content =
-          begin + (at - begin + sizeof *note + note->n_namesz + unit - 1) / unit * unit;
-      if (content > end || note->n_descsz > end - content)
-        break;
-      const unsigned char *bytes = (const void *)content;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(note + 1, "GNU", 4)) {
-        for (size_t k = 0; k < note->n_descsz && 2 * k + 2 < size; k++)
-          snprintf(out + 2 * k, 3, "%02x", bytes[k]);
-        return;
-      }
-      at = begin + (content - begin + note->n_descsz + unit - 1) / unit * unit;
-      if (at > end)
-        break;
-    }
-  }
-}
+_Static_assert(sizeof((struct nt_nccl_copy *)0)->build_id == NT_BUILD_ID_TEXT,
+               "nt_module_build_id");
 
 static const char *base_of(const char *path) {
   const char *slash = strrchr(path, '/');
@@ -130,7 +98,7 @@ static void remember(const struct dl_phdr_info *info) {
     return;
   struct nt_nccl_copy *copy = &copies[copy_count];
   snprintf(copy->path, sizeof copy->path, "%s", info->dlpi_name);
-  read_build_id(info, copy->build_id, sizeof copy->build_id);
+  nt_module_build_id(info, copy->build_id);
   /* Release: whoever sees the count sees the copy. */
   __atomic_store_n(&copy_count, copy_count + 1, __ATOMIC_RELEASE);
 }
@@ -141,7 +109,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   if (!strncmp(base, "libcudart.so", 12))
     snprintf(runtime, PATH_BYTES, "%s", info->dlpi_name);
-  else if (!holds(info, (uintptr_t)&look_at) &&
+  else if (!nt_module_holds(info, (uintptr_t)&look_at) &&
            (!strncmp(base, "libnccl.so", 10) || exports(info, "ncclAllReduce")))
     remember(info);
   return 0;

@@ -7,8 +7,8 @@
 #define NT_NCCL_COPIES_H
 
 struct nt_nccl_copy {
-  char path[512]; /* as the loader names it: "" is the program itself */
-  char build_id[65];
+  char path[512];    /* as the loader names it: "" is the program itself */
+  char build_id[65]; /* hex, "" if it has none */
 };
 
 /* Looks through the loaded objects the first time, and again once another library than before has been called

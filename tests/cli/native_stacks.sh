@@ -66,7 +66,7 @@ for trace in json.load(sys.stdin):
     for call in trace["calls"]:
         if call["function"] == "AllReduce":
             frame = call["stack"][0]
-            print(frame["function"], frame["module"], len(frame["build_id"]), int(frame["offset"], 16) > 0)' | sort -u)
+            print(frame["function"], frame["module"], len(frame["build_id"]), frame["offset"] > 0)' | sort -u)
 [ "$text" = "train_step $cases 40 True" ]
 check "JSON has module, build id and offset" $? "$text"
 
