@@ -1,10 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/modules.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
+
+#include "preload/dump_thread.h"
+
+static pid_t loaded_in;
+
+__attribute__((constructor)) static void remember_process(void) {
+  loaded_in = getpid();
+}
+
+/* Where an object's program headers are: the kernel has told of the program's, an object's follow its ELF header. */
+static bool find_headers(const struct link_map *object, struct dl_phdr_info *out) {
+  ElfW(Ehdr) header;
+  out->dlpi_addr = object->l_addr;
+  out->dlpi_name = object->l_name ? object->l_name : "";
+  if (!object->l_prev) {
+    out->dlpi_phdr = (const void *)getauxval(AT_PHDR);
+    out->dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
+    return out->dlpi_phdr != NULL;
+  }
+  if (!nt_dump_read(object->l_addr, &header, sizeof(header)) ||
+      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return false;
+  out->dlpi_phdr = (const void *)(object->l_addr + header.e_phoff);
+  out->dlpi_phnum = header.e_phnum;
+  return true;
+}
+
+int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  struct link_map *object = NULL;
+  Dl_info unused;
+  if (getpid() == loaded_in)
+    return dl_iterate_phdr(look, data);
+  if (!dladdr1(&loaded_in, &unused, (void **)&object, RTLD_DL_LINKMAP))
+    return 0;
+  while (object && object->l_prev)
+    object = object->l_prev;
+  for (; object; object = object->l_next) {
+    struct dl_phdr_info info = {0};
+    int result = find_headers(object, &info) ? look(&info, sizeof(info), data) : 0;
+    if (result)
+      return result;
+  }
+  return 0;
+}
 
 bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address) {
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -101,7 +147,7 @@ static int match_range(struct dl_phdr_info *info, size_t size, void *data) {
 
 bool nt_module_range(const void *address, uintptr_t *low, uintptr_t *high) {
   struct range range = {.address = (uintptr_t)address};
-  if (!dl_iterate_phdr(match_range, &range))
+  if (!nt_modules_each(match_range, &range))
     return false;
   *low = range.low;
   *high = range.high;
@@ -129,7 +175,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 void nt_modules_load(struct nt_modules *modules) {
-  dl_iterate_phdr(add_module, modules);
+  nt_modules_each(add_module, modules);
   if (modules->count)
     qsort(modules->list, modules->count, sizeof(*modules->list), by_address);
 }

@@ -3,7 +3,8 @@
  * The loaded objects of this process: where each is, its path and its build id.
  *
  * All of it is asked of the loader through dl_iterate_phdr, which takes a lock that is held for moments where
- * objects come and go; so never on the path of a call whose stack is known.
+ * objects come and go; so never on the path of a call whose stack is known. That lock is not mended at a fork: in a child
+ * whose parent's other thread held it, it is held for ever. So a child reads the loader's list as it is.
  */
 #ifndef NT_MODULES_H
 #define NT_MODULES_H
@@ -21,6 +22,10 @@ struct nt_module {
   char build_id[NT_BUILD_ID_TEXT]; /* hex, "" if it has none */
   char path[NT_MODULE_PATH];       /* absolute, but for the kernel's own "linux-vdso.so.1" */
 };
+
+/* dl_iterate_phdr, which does not hang in a forked child. There a name and the program headers are all that the
+ * callback is told. Its result, or 0. */
+int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 
 /* One of the object's segments holds the address. */
 bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address);

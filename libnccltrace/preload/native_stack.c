@@ -130,7 +130,7 @@ static uint32_t intern(struct frames *frames, uint32_t python, bool cut) {
   uint32_t id = python, depth = nt_intern_depth(python);
   if (cut)
     depth |= NT_STACK_CUT;
-  dl_iterate_phdr(take_module, frames);
+  nt_modules_each(take_module, frames);
   if (frames->full || !take_rest(frames))
     return 0;
   for (uint32_t i = frames->count; i-- > 0;) {

@@ -138,7 +138,7 @@ void nt_nccl_copies_look(void) {
   if (__atomic_exchange_n(&libraries_seen, libraries, __ATOMIC_ACQ_REL) == libraries)
     return;
   nt_fork_lock(&lock);
-  dl_iterate_phdr(look_at, runtime);
+  nt_modules_each(look_at, runtime);
   nt_fork_unlock(&lock);
   if (*runtime && !nt_cuda_runtime_version())
     ask_runtime(runtime);

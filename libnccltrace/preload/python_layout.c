@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preload/modules.h"
 #include "preload/python_rows.h"
 #include "trace/python_lines.h"
 
@@ -174,7 +175,7 @@ static bool find_handle(void **out) {
   *out = RTLD_DEFAULT;
   if (dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"))
     return true;
-  if (!dl_iterate_phdr(find_library, path))
+  if (!nt_modules_each(find_library, path))
     return false;
   *out = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   return *out && dlsym(*out, "PyGILState_GetThisThreadState");

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "preload/fork_lock.h"
+#include "preload/modules.h"
 
 enum { LIBRARIES = 16, SITES = 1024 /* power of two */ };
 
@@ -39,37 +40,11 @@ static struct link_map *object_of(const void *address) {
   return map;
 }
 
-struct range {
-  uintptr_t address, low, high;
-};
-
-static int find_range(struct dl_phdr_info *info, size_t size, void *data) {
-  (void)size;
-  struct range *range = data;
-  uintptr_t low = UINTPTR_MAX, high = 0;
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    if (info->dlpi_phdr[i].p_type != PT_LOAD)
-      continue;
-    uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-    if (start < low)
-      low = start;
-    if (start + info->dlpi_phdr[i].p_memsz > high)
-      high = start + info->dlpi_phdr[i].p_memsz;
-  }
-  if (range->address < low || range->address >= high)
-    return 0;
-  range->low = low;
-  range->high = high;
-  return 1;
-}
-
 static bool in_own_object(const void *address) {
-  static struct range own;
-  if (!own.high) {
-    own.address = (uintptr_t)&find_range;
-    dl_iterate_phdr(find_range, &own);
-  }
-  return (uintptr_t)address >= own.low && (uintptr_t)address < own.high;
+  static uintptr_t low, high;
+  if (!high)
+    (void)nt_module_range(&site_table, &low, &high);
+  return (uintptr_t)address >= low && (uintptr_t)address < high;
 }
 
 /* dlsym that never answers with one of our wrappers. */
@@ -153,7 +128,6 @@ static const struct nt_library *library_from(void *scope, unsigned fn) {
     (void)open_loaded(asked->l_name);
   if (object && object != asked)
     (void)open_loaded(object->l_name);
-  struct range range = {.address = (uintptr_t)(nccl ? nccl : address)};
   for (unsigned i = 0; i < NT_FN_LIMIT; i++)
     if (nt_fn_name(i))
       library->fn[i] = look_up(scope, i);
@@ -165,10 +139,8 @@ static const struct nt_library *library_from(void *scope, unsigned fn) {
    * address of a caller says nothing there. */
   const char *base = strrchr(library->path, '/');
   base = base ? base + 1 : library->path;
-  if (strncmp(base, "libnccl", 7) == 0 && dl_iterate_phdr(find_range, &range)) {
-    library->low = range.low;
-    library->high = range.high;
-  }
+  if (strncmp(base, "libnccl", 7) == 0)
+    (void)nt_module_range(nccl ? nccl : address, &library->low, &library->high);
   __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
   return library;
 }

@@ -101,6 +101,10 @@ run jumps-from-above
 check "calls from deeper than one left by longjmp are recorded too" $? "$(calls AllReduce | wc -l) calls"
 also=""
 
+run fork-inside-list NCCLTRACE_NATIVE=1
+[ "$status" = 0 ] && grep -qx 'child ended with 0' "$work/out"
+check "a child forked while another thread is in the loader's list can create its own" $? "status $status, $(cat "$work/out")"
+
 run fork-while-creating
 [ "$status" = 0 ] && grep -qx 'bad children 0' "$work/out"
 check "a child forked while other threads create communicators can create its own" $? "status $status, $(cat "$work/out")"

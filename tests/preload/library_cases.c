@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -301,6 +302,44 @@ static int fork_while_creating(void) {
   return 0;
 }
 
+/* Another thread is inside the loader's list, whose lock a fork leaves locked in the child for ever. */
+static _Atomic int inside_list;
+
+static int stay_inside(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)info;
+  (void)size;
+  (void)unused;
+  inside_list = 1;
+  while (inside_list)
+    usleep(1000);
+  return 1;
+}
+
+static void *read_list(void *unused) {
+  dl_iterate_phdr(stay_inside, unused);
+  return NULL;
+}
+
+static int fork_inside_list(void) {
+  pthread_t reader;
+  int status;
+  one_rank();
+  check(pthread_create(&reader, NULL, read_list, NULL), "create");
+  while (!inside_list)
+    usleep(1000);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    allreduce(one_rank(), 5);
+    _exit(0);
+  }
+  check(waitpid(child, &status, 0) != child, "wait");
+  inside_list = 0;
+  pthread_join(reader, NULL);
+  printf("child ended with %x\n", (unsigned)status);
+  return 0;
+}
+
 /* The other end of a pipe that the application closes sees its end, though the process lives on. */
 static int closes_output(void) {
   check(allreduce(one_rank(), 1), "call");
@@ -371,6 +410,7 @@ static const struct {
     {"jumps", jumps},
     {"jumps-from-above", jumps_from_above},
     {"fork-while-creating", fork_while_creating},
+    {"fork-inside-list", fork_inside_list},
     {"closes-output", closes_output},
     {"results", results},
     {"other-copy", other_copy},
