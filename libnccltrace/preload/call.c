@@ -19,7 +19,7 @@ void nt_call_abandon(struct nt_thread *thread) {
   atomic_fetch_add_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
 }
 
-struct nt_record *nt_record_start(struct nt_call *call) {
+struct nt_record *nt_record_start_bare(struct nt_call *call) {
   struct nt_thread *thread = call->thread;
   if (NT_UNLIKELY(thread->incarnation != nt_process.incarnation)) {
     int saved_errno = errno;
@@ -44,6 +44,14 @@ struct nt_record *nt_record_start(struct nt_call *call) {
   record->dtype = record->op = 255;
   record->result = NT_RESULT_OPEN;
   record->flags = 0;
+  record->stack = 0;
+  return record;
+}
+
+struct nt_record *nt_record_start(struct nt_call *call) {
+  struct nt_record *record = nt_record_start_bare(call);
+  if (NT_UNLIKELY(!record))
+    return NULL;
   record->stack = nt_python_stack(&record->flags);
   if (NT_UNLIKELY(nt_native_on))
     record->stack = nt_native_stack(record->stack, &record->flags);

@@ -18,8 +18,8 @@ static _Atomic uintptr_t *event_place(const void *event) {
   return &events[hash >> 54 & (EVENTS - 1)];
 }
 
-static void note(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
-  struct nt_record *record = nt_record_start(call);
+static void fill(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
+  struct nt_record *record = call->record;
   if (!record)
     return;
   record->stream = slot;
@@ -29,19 +29,31 @@ static void note(struct nt_call *call, const struct nt_args *args, uint16_t slot
   nt_record_publish(call);
 }
 
+/* A wait of the host: its stack says where the program stands. */
+static void note_wait(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
+  nt_record_start(call);
+  fill(call, args, slot);
+}
+
+/* Between streams. PyTorch makes several for each collective, all from the collective's own line. */
+static void note_dependency(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
+  nt_record_start_bare(call);
+  fill(call, args, slot);
+}
+
 void nt_enter_stream_sync(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
   if (slot)
-    note(call, args, slot);
+    note_wait(call, args, slot);
 }
 
 void nt_enter_device_sync(struct nt_call *call, const struct nt_args *args) {
-  note(call, args, 0);
+  note_wait(call, args, 0);
 }
 
 void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args) {
   if (atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
-    note(call, args, 0);
+    note_wait(call, args, 0);
 }
 
 void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
@@ -49,14 +61,14 @@ void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
   if (!slot)
     return;
   atomic_store_explicit(event_place(args->recv), (uintptr_t)args->recv, memory_order_relaxed);
-  note(call, args, slot);
+  note_dependency(call, args, slot);
 }
 
 void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
   if (slot ||
       atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
-    note(call, args, slot);
+    note_dependency(call, args, slot);
 }
 
 /* CUDA's errors go up to 999 and a record's result has one byte: the number itself is in count. */

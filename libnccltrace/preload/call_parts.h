@@ -20,6 +20,9 @@ static inline uint64_t nt_now(void) {
  * if there is no room: the call is counted as lost. */
 struct nt_record *nt_record_start(struct nt_call *call);
 
+/* The same without a stack, for what is too frequent and of too little interest. */
+struct nt_record *nt_record_start_bare(struct nt_call *call);
+
 /* Makes the call's record visible as open. */
 void nt_record_publish(struct nt_call *call);
 
