@@ -91,6 +91,14 @@ static uint32_t called_by(const struct nt_job *job, const struct nt_member *memb
   return position;
 }
 
+/* When the member entered the operation at a position that it may have waited in; 0: it is finished there, as the
+ * root of a broadcast is long before others have called it. */
+static int64_t waited_since(const struct nt_job *job, const struct nt_member *member,
+                            uint32_t position) {
+  const struct nt_model_call *call = nt_member_call(job, member, position);
+  return call && call->progress != NT_PROGRESS_FINISHED ? call->enter_ns : 0;
+}
+
 /* Had the member called something, long before `ns`, that another had not called? `reacts`: the event
  * is a reaction, so those count that came too late. */
 static bool waited_in_joint(const struct search *s, const struct nt_place place, int64_t ns,
@@ -101,16 +109,16 @@ static bool waited_in_joint(const struct search *s, const struct nt_place place,
   uint32_t position = called_by(s->job, self, ns), diverged = s->divergences[place.joint];
   int64_t began = 0;
   if (position > facts->everyone)
-    began = entered(s->job, self, facts->everyone + 1);
+    began = waited_since(s->job, self, facts->everyone + 1);
   else if (diverged && diverged <= position && reacts)
-    began = entered(s->job, self, diverged);
+    began = waited_since(s->job, self, diverged);
   if (began && began <= ns - s->wait_ns)
     return true;
   if (!reacts || !position || (position == facts->everyone && facts->everyone_ns <= ns))
     return false;
   if (position > facts->everyone)
     position = facts->everyone;
-  began = entered(s->job, self, position);
+  began = waited_since(s->job, self, position);
   if (!began || began > ns - s->wait_ns)
     return false;
   for (uint32_t i = 0; i < joint->member_count; i++)
@@ -321,6 +329,22 @@ static int64_t ended_together(const struct search *s) {
   return count && several ? first : INT64_MAX;
 }
 
+/* It left with 0, aborted nothing, and nothing of what it called is known to be unfinished: whatever it had waited for
+ * came in the end. */
+static bool ended_well(const struct search *s, uint32_t index) {
+  const struct nt_model_rank *rank = &s->job->model->ranks[index];
+  if (rank->state != NT_PROCESS_EXITED || rank->exit_code ||
+      s->ranks[index].outstanding_ns != INT64_MAX || s->message_ns[index] != INT64_MAX)
+    return false;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (nt_fn_shape(call->fn) == NT_SHAPE_COMM_ABORT ||
+        (!call->exit_ns && !(call->flags & NT_CALL_ABANDONED)))
+      return false;
+  }
+  return true;
+}
+
 /* All ended within a moment, though some had waited long before the first of them did: then that one was
  * ended from outside as well, whatever its exit says. */
 static int64_t ended_waiting(const struct search *s) {
@@ -337,7 +361,7 @@ static int64_t ended_waiting(const struct search *s) {
     return INT64_MAX;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     struct event event = {first, i, NT_FREEZE_TEARDOWN};
-    if (had_waited(s, &event))
+    if (!ended_well(s, i) && had_waited(s, &event))
       return first;
   }
   return INT64_MAX;
