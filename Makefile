@@ -211,15 +211,18 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(TOOL_LIBS) | $(BUILD
 	$(call say,LD,$@)
 	$(Q)$(LINK_TOOL) -lcmocka
 
-# Benchmarks that call NCCL get one whose calls do nothing.
+# Benchmarks that call NCCL get one whose calls do nothing, and may open such a CUDA driver.
 NULL_NCCL = $(BUILD)/bench/null/libnccl.so.2
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL)
+NULL_CUDA = $(BUILD)/bench/null/libcuda.so.1
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL) | $(NULL_CUDA)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(LINK_TOOL) $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'
 
-$(BUILD)/obj/tests/bench/null_nccl.o: OBJ_CFLAGS = $(PIC_CFLAGS)
+$(BUILD)/obj/tests/bench/null_nccl.o $(BUILD)/obj/tests/bench/null_cuda.o: OBJ_CFLAGS = $(PIC_CFLAGS)
 $(NULL_NCCL): $(BUILD)/obj/tests/bench/null_nccl.o
+$(NULL_CUDA): $(BUILD)/obj/tests/bench/null_cuda.o
+$(NULL_NCCL) $(NULL_CUDA):
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $<
