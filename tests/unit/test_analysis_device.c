@@ -279,6 +279,41 @@ static void a_failure_and_then_the_launcher(void **state) {
   assert_verdict(&j, "dead AllReduce 2 blame 1 waiting 0,2");
 }
 
+/* Rank 1 is awaited by the others for so long, and then killed. */
+static void killed_after(int64_t ms) {
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_others(&j, 1, a, NT_FN_AllReduce, 64);
+  at(0, 1, 2, NT_PROGRESS_REACHED);
+  at(2, 1, 2, NT_PROGRESS_REACHED);
+  job_pass(&j, ms);
+  job_end(&j, 1, NT_PROCESS_VANISHED, 0);
+}
+
+static void who_was_long_awaited_before_its_death_is_missing_not_dead(void **state) {
+  (void)state;
+  killed_after(90000);
+  assert_verdict(&j, "missing AllReduce 2 blame 1 waiting 0,2");
+  killed_after(5000);
+  assert_verdict(&j, "dead AllReduce 2 blame 1 waiting 0,2");
+}
+
+static void a_long_pause_that_the_job_has_shown_is_none(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  at(0, 1, 2, NT_PROGRESS_FINISHED);
+  job_pass(&j, 60000);
+  job_call(&j, 1, a, NT_FN_AllReduce, 64);
+  at(1, 1, 2, NT_PROGRESS_FINISHED);
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  at(0, 1, 3, NT_PROGRESS_REACHED);
+  job_pass(&j, 90000);
+  job_end(&j, 1, NT_PROCESS_VANISHED, 0);
+  assert_verdict(&j, "dead AllReduce 3 blame 1 waiting 0");
+}
+
 static void a_death_in_the_middle_of_an_operation(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -371,6 +406,8 @@ int main(void) {
       cmocka_unit_test(without_a_witness_nobody_is_dead),
       cmocka_unit_test(a_kill_of_all_at_once_has_no_first),
       cmocka_unit_test(a_failure_and_then_the_launcher),
+      cmocka_unit_test(who_was_long_awaited_before_its_death_is_missing_not_dead),
+      cmocka_unit_test(a_long_pause_that_the_job_has_shown_is_none),
       cmocka_unit_test(a_death_in_the_middle_of_an_operation),
       cmocka_unit_test(a_host_wait_is_what_a_culprit_does_now),
       cmocka_unit_test(finalize_in_opposite_order_is_teardown),

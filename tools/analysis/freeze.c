@@ -185,6 +185,47 @@ static bool had_waited(const struct search *s, const struct event *event) {
   return false;
 }
 
+#define LONG_NS                                                                                    \
+  INT64_C(30000000000) /* a wait before a death that the death cannot be the cause of */
+
+/* The longest that the members of a joint have waited for each other in an operation that all have called by `ns`. */
+static int64_t normal_wait(const struct nt_job *job, const struct nt_joint *joint, int64_t ns) {
+  int64_t longest = 0;
+  for (uint32_t p = 1; p <= joint->members[0].called; p++) {
+    int64_t first = INT64_MAX, last = 0;
+    for (uint32_t i = 0; i < joint->member_count; i++) {
+      int64_t at = entered(job, &joint->members[i], p);
+      first = at < first ? at : first;
+      last = at > last ? at : last;
+      if (!at || at > ns)
+        first = last = 0;
+    }
+    longest = first && last - first > longest ? last - first : longest;
+  }
+  return longest;
+}
+
+/* Had others waited for this rank, much longer than they ever did before, when it ended at `ns`? Then what it did
+ * instead is the cause, and its end but a consequence: somebody gave up on it. */
+static bool was_awaited_long(const struct search *s, uint32_t rank, int64_t ns) {
+  const struct nt_model_rank *model = &s->job->model->ranks[rank];
+  for (uint32_t v = 0; v < model->view_count; v++) {
+    struct nt_place place = s->job->places[rank][v];
+    if (place.joint == NT_NONE)
+      continue;
+    const struct nt_joint *joint = &s->job->joints[place.joint];
+    uint32_t next = called_by(s->job, &joint->members[place.member], ns) + 1;
+    int64_t since = INT64_MAX;
+    for (uint32_t i = 0; i < joint->member_count; i++) {
+      int64_t at = entered(s->job, &joint->members[i], next);
+      since = at && at < since ? at : since;
+    }
+    if (since < ns - LONG_NS && ns - since > 4 * normal_wait(s->job, joint, ns))
+      return true;
+  }
+  return false;
+}
+
 static bool is_balanced(const struct search *s, uint32_t joint_index) {
   const struct nt_joint *joint = &s->job->joints[joint_index];
   for (uint32_t i = 0; i < joint->member_count; i++)
@@ -446,9 +487,16 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   together = waiting < together ? waiting : together;
   uint32_t count = list_events(job, events);
   for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER; i++) {
-    if (events[i].ns < together && !had_waited(&s, &events[i]))
-      continue;
-    out->why = events[i].ns >= together ? NT_FREEZE_TOGETHER : events[i].why;
+    bool given_up = false;
+    if (events[i].ns < together && !had_waited(&s, &events[i])) {
+      given_up =
+          events[i].why == NT_FREEZE_DEATH && was_awaited_long(&s, events[i].rank, events[i].ns);
+      if (!given_up)
+        continue;
+    }
+    out->why = events[i].ns >= together ? NT_FREEZE_TOGETHER
+               : given_up               ? NT_FREEZE_GIVEN_UP
+                                        : events[i].why;
     out->ns = events[i].ns;
     out->rank = events[i].rank;
   }

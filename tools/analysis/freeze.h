@@ -31,6 +31,7 @@ enum nt_freeze_why {
   NT_FREEZE_ABORT,    /* abort or revoke */
   NT_FREEZE_TEARDOWN, /* finalize, destroy, or a normal exit */
   NT_FREEZE_DEATH,    /* a failed exit or a signal */
+  NT_FREEZE_GIVEN_UP, /* the same of a rank that others had long waited for */
 };
 
 struct nt_freeze {

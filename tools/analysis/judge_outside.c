@@ -133,6 +133,32 @@ static int judge_lost(struct nt_inquiry *inquiry) {
   return status;
 }
 
+/* So many ranks are without a trace that those who stand elsewhere may be what the others wait for. */
+static bool sees_too_few(const struct nt_inquiry *inquiry) {
+  uint32_t missing = nt_rank_set_count(&inquiry->verdict->missing);
+  uint32_t present = nt_rank_set_count(&inquiry->verdict->present);
+  return missing * 10 > (missing + present) * 3;
+}
+
+static int tell_few(struct nt_inquiry *inquiry) {
+  char who[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, NT_NONE);
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->confidence = NT_UNDECIDED;
+  nt_describe_ranks(who, sizeof who, &inquiry->verdict->missing);
+  nt_finding_say(
+      finding,
+      "nothing that these traces show is unfinished; whether the ranks without a trace (%s) "
+      "wait for what these have not called cannot be told",
+      who);
+  for (uint32_t r = 0; r < inquiry->job->model->rank_count && finding->evidence.count < 32; r++)
+    if (is_there(inquiry, r) && *nt_describe_now(line, sizeof line, inquiry->job, r))
+      nt_lines_add(&finding->evidence, "rank %d: %s", inquiry->job->model->ranks[r].world, line);
+  nt_lines_add(&finding->evidence, "needed: the traces of %s", who);
+  return 0;
+}
+
 static int judge_quiet(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   struct quiet quiet = {.pause_ns = QUIET_NS};
@@ -146,7 +172,7 @@ static int judge_quiet(struct nt_inquiry *inquiry) {
   if (!quiet.alive || quiet.moved || now - quiet.last_ns < quiet.pause_ns)
     return 0;
   quiet.pause_ns = now - quiet.last_ns;
-  return tell(inquiry, &quiet);
+  return sees_too_few(inquiry) ? tell_few(inquiry) : tell(inquiry, &quiet);
 }
 
 int nt_judge_outside(struct nt_inquiry *inquiry) {

@@ -166,6 +166,11 @@ static void note_freeze(struct nt_verdict *out) {
     nt_lines_add(&out->notes, "judged as of %s, when rank %d began to leave after waiting", time,
                  world);
     break;
+  case NT_FREEZE_GIVEN_UP:
+    nt_lines_add(&out->notes,
+                 "judged as of %s, when rank %d ended, for which others had waited long", time,
+                 world);
+    break;
   default:
     nt_lines_add(&out->notes, "judged as of %s, when rank %d ended after waiting", time, world);
   }
