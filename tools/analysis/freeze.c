@@ -459,6 +459,23 @@ static void find_messages(const struct nt_job *job, const struct nt_p2p *p2p, in
   }
 }
 
+/* When all are ended from outside, one after the other, what the later ones still called was called: the last operation
+ * that a rank entered then. */
+static int64_t last_operation(const struct search *s, int64_t from) {
+  const struct nt_model *model = s->job->model;
+  int64_t last = from;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    for (uint32_t i = rank->call_count; i-- > 0;) {
+      const struct nt_model_call *call = &rank->calls[i];
+      if (call->view != NT_NONE && call->enter_ns > last && call->enter_ns < from + TOGETHER_NS &&
+          waits_for_others(nt_fn_shape(call->fn)) && !(call->flags & NT_CALL_VOID))
+        last = call->enter_ns;
+    }
+  }
+  return last;
+}
+
 int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
                    struct nt_freeze *out) {
   struct search s = {.job = job, .divergences = divergences, .wait_ns = WAIT_NS};
@@ -500,6 +517,7 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
     out->ns = events[i].ns;
     out->rank = events[i].rank;
   }
+  out->cut_ns = out->why == NT_FREEZE_TOGETHER ? last_operation(&s, out->ns - 1) : out->ns - 1;
   decide_fates(&s, out);
 out:
   for (uint32_t i = 0; s.ranks && i < job->model->rank_count; i++) {

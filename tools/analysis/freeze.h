@@ -38,6 +38,7 @@ struct nt_freeze {
   enum nt_freeze_why why;
   int64_t ns;            /* INT64_MAX for NEVER */
   uint32_t rank;         /* whose; NT_NONE for NEVER */
+  int64_t cut_ns;        /* calls count that were entered up to then */
   struct nt_fate *fates; /* by rank, as they stood then */
 };
 

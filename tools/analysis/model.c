@@ -202,7 +202,9 @@ int64_t nt_model_end(const struct nt_model_rank *rank) {
     return rank->exit_ns;
   if (rank->leaving)
     return last_record_ns(rank);
-  return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+  const int64_t beat = rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+  const int64_t record = rank->state == NT_PROCESS_VANISHED ? last_record_ns(rank) : 0;
+  return record > beat ? record : beat; /* who makes a call lives */
 }
 
 static int by_world(const void *a, const void *b) {

@@ -133,7 +133,7 @@ static int freeze(struct nt_inquiry *inquiry) {
   free(positions);
   if (status || inquiry->freeze->ns == INT64_MAX)
     return status;
-  job->cut_ns = inquiry->freeze->ns - 1;
+  job->cut_ns = inquiry->freeze->cut_ns;
   return compare(inquiry);
 }
 
