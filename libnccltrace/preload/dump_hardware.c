@@ -4,6 +4,8 @@
 
 #include "preload/dump_thread.h"
 #include "preload/dump_parts.h"
+#include "preload/gpu_identity.h"
+#include "preload/gpu_progress.h"
 #include "trace/clock.h"
 
 /* A dump is answered after 1.5 s, and RAS comes after this. */
@@ -15,5 +17,5 @@ void nt_dump_hardware(struct nt_buffer *out) {
   unsigned count = 0;
   while (nt_gpu_at(count))
     count++;
-  nt_dump_nvml(out, "libnvidia-ml.so.1", nt_gpu_at(0), count, NVML_MS);
+  nt_dump_nvml(out, "libnvidia-ml.so.1", nt_gpu_at(0), count, NVML_MS, nt_gpu_start_thread);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NVML asked by a thread of its own, because the driver of a broken GPU may never answer: that is told, and what the
- * rest of the dump has is not lost. Whoever of the two comes last frees the job.
+ * rest of the dump has is not lost. Whoever of the two comes last frees the job. NVML's descriptors belong into the
+ * application's table, where others in the process use them, so the thread is not started by the dump thread itself.
  */
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -13,7 +14,6 @@
 
 #include "preload/dump_parts.h"
 #include "preload/nvml.h"
-#include "preload/own_thread.h"
 #include "trace/clock.h"
 
 enum { ASKING, ANSWERED, LEFT, FACTS_BYTES = 1 << 20 };
@@ -64,7 +64,7 @@ static void wait_for(struct job *job, int milliseconds) {
 }
 
 void nt_dump_nvml(struct nt_buffer *out, const char *library, const struct nt_gpu *gpus,
-                  unsigned count, int milliseconds) {
+                  unsigned count, int milliseconds, int (*start)(void *(*body)(void *))) {
   const int self = getpid();
   if (!count) {
     nt_dump_add_fact(out, "missing.NVML", "no GPU of this process is known");
@@ -80,8 +80,10 @@ void nt_dump_nvml(struct nt_buffer *out, const char *library, const struct nt_gp
   *job = (struct job){.library = library, .gpus = gpus, .count = count};
   job->facts.limit = FACTS_BYTES;
   __atomic_store_n(&handed_over, job, __ATOMIC_RELEASE);
-  if (nt_own_thread_start(nvml_main) != 0) {
-    nt_dump_add_fact(out, "missing.NVML", "no thread could be started");
+  if (start(nvml_main) != 0) {
+    __atomic_store_n(&handed_over, NULL, __ATOMIC_RELEASE);
+    nt_dump_add_fact(out, "missing.NVML",
+                     "there is no thread that could ask it (NCCLTRACE_GPU=off?)");
     free_job(job);
     return;
   }

@@ -24,9 +24,9 @@ void nt_dump_network(struct nt_buffer *out, const char *root);
 void nt_dump_kernel_log(struct nt_buffer *out, const char *path, uint64_t now_us);
 
 /* These GPUs, by NVML in a thread of its own, which may never come back: waits for it at most `milliseconds`.
- * `library` in place of libnvidia-ml.so.1; both must stay. */
+ * `library` in place of libnvidia-ml.so.1; both must stay. `start` starts the thread, -1 if it cannot. */
 void nt_dump_nvml(struct nt_buffer *out, const char *library, const struct nt_gpu *gpus,
-                  unsigned count, int milliseconds);
+                  unsigned count, int milliseconds, int (*start)(void *(*body)(void *)));
 
 /* NCCL's RAS at `address` ("host:port", NULL: the default), in at most `milliseconds`. */
 void nt_dump_ras(struct nt_buffer *out, const char *address, int milliseconds);

@@ -59,6 +59,7 @@ static void *dump_main(void *unused) {
   struct nt_area_header *header = nt_process.area.header;
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace-dump", 0, 0, 0);
+  nt_own_descriptors(); /* files and sockets of a dump are open for up to a second */
   for (;;) {
     uint32_t now = WANTED;
     if (!atomic_compare_exchange_strong(&work, &now, WORKING)) {

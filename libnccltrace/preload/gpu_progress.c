@@ -52,6 +52,7 @@ static bool enabled;
 enum { NONE, RUNNING, STOPPING, STOPPED };
 static _Atomic uint32_t thread_state;
 static _Atomic uint32_t looks_wanted, looks_done;
+static void *(*_Atomic body_wanted)(void *); /* of a thread that this one is to start */
 
 void nt_gpu_reset(bool on) {
   for (unsigned i = 0; i < STREAMS; i++)
@@ -59,6 +60,7 @@ void nt_gpu_reset(bool on) {
   atomic_store(&thread_state, NONE);
   atomic_store(&looks_wanted, 0);
   atomic_store(&looks_done, 0);
+  atomic_store(&body_wanted, NULL);
   enabled = on;
 }
 
@@ -194,6 +196,9 @@ static void *poll_main(void *unused) {
       atomic_store_explicit(&looks_done, wanted, memory_order_release);
       syscall(SYS_futex, &looks_done, FUTEX_WAKE_PRIVATE, 64, NULL, NULL, 0);
     }
+    void *(*body)(void *) = atomic_exchange_explicit(&body_wanted, NULL, memory_order_acq_rel);
+    if (body)
+      nt_own_thread_start(body);
     if (wanted != atomic_load_explicit(&looks_wanted, memory_order_acquire))
       continue;
     struct timespec pause = {0, (outstanding ? BUSY_MS : IDLE_MS) * 1000000L};
@@ -333,6 +338,13 @@ void nt_gpu_freeze(void) {
     atomic_store_explicit(&track->progress->frozen, issued, memory_order_relaxed);
   }
   atomic_thread_fence(memory_order_seq_cst);
+}
+
+int nt_gpu_start_thread(void *(*body)(void *)) {
+  if (atomic_load(&thread_state) != RUNNING)
+    return -1;
+  atomic_store_explicit(&body_wanted, body, memory_order_release);
+  return 0;
 }
 
 void nt_gpu_stop(void) {

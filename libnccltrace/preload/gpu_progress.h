@@ -44,4 +44,8 @@ void nt_gpu_freeze(void);
 /* The process leaves: the polling thread stops before the driver does. Waits at most 20 ms. */
 void nt_gpu_stop(void);
 
+/* Has the gpu thread start a thread of ours, at its next look: one that uses the driver must share the application's
+ * descriptors, which the callers' own tables lack. -1: there is no gpu thread. Dump thread. */
+int nt_gpu_start_thread(void *(*body)(void *));
+
 #endif

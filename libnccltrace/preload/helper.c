@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/helper.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,46 +29,7 @@ enum {
   COLLECT_GRACE_S = 600,
 };
 
-#ifndef CLOSE_RANGE_UNSHARE
-#define CLOSE_RANGE_UNSHARE 2
-#endif
-
 static struct nt_settings settings;
-
-static void standard_to_null(void) {
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0)
-    return;
-  dup2(null, 0);
-  dup2(null, 1);
-  dup2(null, 2);
-  if (null > 2)
-    close(null);
-}
-
-/* A descriptor table of our own with nothing of the application's: a copy of its pipes here would keep
- * their other ends from ever seeing an end of file. */
-static bool own_descriptors(void) {
-#ifdef SYS_close_range
-  if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_UNSHARE) == 0) {
-    standard_to_null();
-    return true;
-  }
-#endif
-  if (unshare(CLONE_FILES) != 0)
-    return false;
-  standard_to_null();
-  DIR *dir = opendir("/proc/self/fd");
-  if (!dir)
-    return true;
-  for (struct dirent *entry; (entry = readdir(dir));) {
-    int fd = atoi(entry->d_name);
-    if (fd > 2 && fd != dirfd(dir))
-      close(fd);
-  }
-  closedir(dir);
-  return true;
-}
 
 /* Opens the area in this thread's table; what is open there holds the lock. */
 static void reopen_area(struct nt_area *area, bool private_table) {
@@ -200,7 +159,7 @@ static void *helper_main(void *unused) {
   struct nt_peers peers = {0};
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
-  reopen_area(area, own_descriptors());
+  reopen_area(area, nt_own_descriptors());
   bool locked = lock_area(area);
   nt_requests_start();
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static int enabled;
@@ -50,6 +53,24 @@ static int borrow_stderr(void) {
   return open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 }
 
+/* A pipe that nobody empties holds nobody up, and one that nobody reads ends nobody: a signal that our own write
+ * raises is taken back. */
+static void write_quietly(int fd, const char *line, size_t length) {
+  struct pollfd room = {fd, POLLOUT, 0};
+  sigset_t broken, before, pending;
+  if (poll(&room, 1, 0) != 1 || room.revents != POLLOUT)
+    return;
+  sigemptyset(&broken);
+  sigaddset(&broken, SIGPIPE);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &broken, &before);
+  if (write(fd, line, length) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
+    const struct timespec none = {0};
+    sigtimedwait(&broken, NULL, &none);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static void write_line(const char *line, size_t length) {
   int fd = STDERR_FILENO;
   if (!is_stderr(fd)) {
@@ -57,11 +78,8 @@ static void write_line(const char *line, size_t length) {
     if (fd < 0)
       return;
   }
-  struct pollfd room = {fd, POLLOUT, 0}; /* a pipe that nobody empties must hold nobody up */
-  if (is_stderr(fd) && poll(&room, 1, 0) == 1 && room.revents & POLLOUT) {
-    ssize_t written = write(fd, line, length);
-    (void)written;
-  }
+  if (is_stderr(fd))
+    write_quietly(fd, line, length);
   if (fd != STDERR_FILENO)
     close(fd);
 }

@@ -101,6 +101,32 @@ run jumps-from-above
 check "calls from deeper than one left by longjmp are recorded too" $? "$(calls AllReduce | wc -l) calls"
 also=""
 
+# A RAS that listens and says nothing keeps a dump busy.
+mkfifo "$work/hold"
+python3 -c "
+import socket, sys
+s = socket.create_server(('127.0.0.1', 0))
+print(s.getsockname()[1], flush=True)
+sys.stdin.read()" <"$work/hold" >"$work/port" &
+ras=$!
+exec 5>"$work/hold"
+until [ -s "$work/port" ]; do sleep 0.05; done
+run closes-while-dumped NCCLTRACE_WATCHDOG=0.3 NCCL_RAS_ADDR="127.0.0.1:$(cat "$work/port")"
+exec 5>&-
+wait $ras
+[ "$status" = 0 ] && grep -qx 'own files only' "$work/out" &&
+  [ "$("$build/nccltrace" show --dump --json "$traces/rank0.trace" | grep -c RAS)" -ge 1 ]
+check "a program that closes all descriptors during a dump meets none of ours" $? "$status $(cat "$work/out")"
+
+(cd "$work/cwd" && LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_LOG=1 NCCLTRACE_DIR="$work/broken" python3 -c "
+import os, signal, subprocess, sys
+r, w = os.pipe()
+os.close(r)
+child = subprocess.Popen([sys.argv[1], 'results'], stderr=w, stdout=subprocess.DEVNULL,
+                         restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL))
+sys.exit(child.wait() != 0)" "$build/preload/library_cases") >/dev/null 2>&1
+check "the log never ends a program whose stderr nobody reads" $? "status"
+
 run fork-inside-list NCCLTRACE_NATIVE=1
 [ "$status" = 0 ] && grep -qx 'child ended with 0' "$work/out"
 check "a child forked while another thread is in the loader's list can create its own" $? "status $status, $(cat "$work/out")"

@@ -392,6 +392,26 @@ static int leaves_by_abort(void) {
   abort();
 }
 
+/* The same again and again, while dumps are made. */
+static int closes_while_dumped(void) {
+  check(allreduce(one_rank(), 1), "call");
+  for (int round = 0; round < 150; round++) {
+    for (int fd = 3; fd < 128; fd++)
+      close(fd);
+    for (int i = 0; i < 8; i++) {
+      char name[32], text[8] = "";
+      snprintf(name, sizeof(name), "checkpoint%d", i);
+      int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+      check(fd != 3 + i, "another's descriptor");
+      check(write(fd, "model", 5) != 5, "write");
+      usleep(2000);
+      check(pread(fd, text, 5, 0) != 5 || strcmp(text, "model") != 0, "what was written");
+    }
+  }
+  puts("own files only");
+  return 0;
+}
+
 static const struct {
   const char *name;
   int (*run)(void);
@@ -401,6 +421,7 @@ static const struct {
     {"discarded-group", discarded_group},
     {"nested", nested},
     {"closes-descriptors", closes_descriptors},
+    {"closes-while-dumped", closes_while_dumped},
     {"forks", forks},
     {"fork-then-init", fork_then_init},
     {"threads", threads},

@@ -17,6 +17,7 @@
 
 #include "fact_fixture.h"
 #include "preload/dump_parts.h"
+#include "preload/own_thread.h"
 
 static const struct nt_gpu gpus[] = {
     {.device = 0, .pci = "0000:4e:00.0"},
@@ -52,7 +53,7 @@ static int clear(void **state) {
 
 static void a_gpu_s_state_is_told_as_far_as_the_version_knows_it(void **state) {
   (void)state;
-  nt_dump_nvml(&facts, library, gpus, 1, 60000);
+  nt_dump_nvml(&facts, library, gpus, 1, 60000, nt_own_thread_start);
   assert_fact(&facts, "gpu.0.temperature", "71 C");
   assert_fact(&facts, "gpu.0.power", "312 of 700 W");
   assert_fact(&facts, "gpu.0.clocks.held_by", "hardware slowdown, thermal slowdown by hardware");
@@ -75,7 +76,7 @@ static void a_gpu_s_state_is_told_as_far_as_the_version_knows_it(void **state) {
 
 static void a_lost_gpu_and_one_that_is_not_there_are_named(void **state) {
   (void)state;
-  nt_dump_nvml(&facts, library, gpus, 4, 60000);
+  nt_dump_nvml(&facts, library, gpus, 4, 60000, nt_own_thread_start);
   assert_fact(&facts, "gpu.1.fault", "GPU is lost");
   assert_no_fact(&facts, "gpu.1.temperature");
   assert_fact(&facts, "missing.gpu.2", "NVML on 0000:aa:00.0: Not Found");
@@ -85,33 +86,33 @@ static void a_lost_gpu_and_one_that_is_not_there_are_named(void **state) {
 static void nvml_has_as_many_users_afterwards_as_before(void **state) {
   (void)state;
   *users = 1;
-  nt_dump_nvml(&facts, library, gpus, 1, 60000);
+  nt_dump_nvml(&facts, library, gpus, 1, 60000, nt_own_thread_start);
   assert_int_equal(*users, 1);
 }
 
 static void a_driver_that_never_answers_is_told_and_not_asked_again(void **state) {
   (void)state;
   *hangs = 1;
-  nt_dump_nvml(&facts, library, gpus, 1, 50);
+  nt_dump_nvml(&facts, library, gpus, 1, 50, nt_own_thread_start);
   assert_fact(&facts, "missing.NVML", "it has not answered for 50 ms");
   fact_clear(&facts);
-  nt_dump_nvml(&facts, library, gpus, 1, 60000);
+  nt_dump_nvml(&facts, library, gpus, 1, 60000, nt_own_thread_start);
   assert_fact(&facts, "missing.NVML", "it has not answered since it was asked before");
   *hangs = 0;
   sem_post(gate);
   do {
     fact_clear(&facts);
-    nt_dump_nvml(&facts, library, gpus, 1, 60000);
+    nt_dump_nvml(&facts, library, gpus, 1, 60000, nt_own_thread_start);
   } while (fact(&facts, "missing.NVML"));
   assert_fact(&facts, "gpu.0.temperature", "71 C");
 }
 
 static void a_machine_without_nvml_or_gpus_is_told(void **state) {
   (void)state;
-  nt_dump_nvml(&facts, "libnvidia-ml-that-is-nowhere.so.1", gpus, 1, 60000);
+  nt_dump_nvml(&facts, "libnvidia-ml-that-is-nowhere.so.1", gpus, 1, 60000, nt_own_thread_start);
   assert_non_null(strstr(fact(&facts, "missing.NVML"), "libnvidia-ml-that-is-nowhere.so.1"));
   fact_clear(&facts);
-  nt_dump_nvml(&facts, library, NULL, 0, 60000);
+  nt_dump_nvml(&facts, library, NULL, 0, 60000, nt_own_thread_start);
   assert_fact(&facts, "missing.NVML", "no GPU of this process is known");
 }
 
