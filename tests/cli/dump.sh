@@ -7,7 +7,7 @@ build=$(realpath "${BUILD:-build}")
 dir=$(mktemp -d)
 NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
 export NCCLTRACE_SHM PATH=$build:$PATH
-pids=()
+pids=() asking=()
 end_job() {
   [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
   wait 2>/dev/null
@@ -178,6 +178,39 @@ if says ', no native stacks\)'; then
 else
   check "--native has native stacks" says '^ +[^ ]+\+0x[0-9a-f]+$'
 fi
+
+# Many ask at the same time, for dumps, native ones and flushes: each is told what is true of its own request.
+cat >"$dir/truth.py" <<'PY'
+import json, sys
+
+numbers = set()
+for path in sys.argv[1:]:
+    answer = json.load(open(path))[0]
+    text, dump = answer["text"], answer["dump"]
+    if path.endswith("flush"):
+        assert answer["outcome"] == "written" and dump is None, text
+    elif dump is None:
+        assert text.startswith("no dump: dump ") and " still waits for: " in text, text
+    else:
+        assert dump["unfinished"] == [] or "still waiting for: " in text, text
+        assert dump["threads"] >= 8, text
+        if path.endswith("native"):
+            assert dump["native_stacks"] or any("native" in source for source in dump["missing"]), text
+        numbers.add(dump["number"])
+assert len(numbers) >= 6, numbers
+print(sorted(numbers))
+PY
+mkdir "$dir/many"
+kinds=('' '' --native '' --flush '' --native '')
+for ((round = 0; round < 6; round++)); do
+  for ((i = 0; i < ${#kinds[@]}; i++)); do
+    timeout 60 nccltrace dump --timeout 30 --json ${kinds[i]} "${pids[0]}" >"$dir/many/$round.$i${kinds[i]}" 2>&1 &
+    asking[i]=$!
+  done
+  wait "${asking[@]}"
+done
+run python3 "$dir/truth.py" "$dir"/many/*
+check "each of eight who ask at once is told the truth" test $? -eq 0
 
 kill -STOP "${pids[1]}"
 check "rank 1 is stopped" await "${pids[1]}" ' stopped '

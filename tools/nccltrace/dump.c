@@ -204,9 +204,7 @@ static int read_options(struct nt_options *parser, struct choice *choice) {
     return nt_options_bad(&usage, "--native is for dumps: it does not go with --flush");
   if (choice->by_signal && (native || flush))
     return nt_options_bad(&usage, "--signal asks for a dump and can say nothing else");
-  choice->kinds = NT_REQUEST_FLUSH;
-  if (!flush)
-    choice->kinds |= NT_REQUEST_DUMP;
+  choice->kinds = flush ? NT_REQUEST_FLUSH : NT_REQUEST_DUMP;
   if (native)
     choice->kinds |= NT_REQUEST_NATIVE;
   return -1;
