@@ -21,7 +21,7 @@
 
 const char *nt_outcome_name(enum nt_outcome outcome) {
   static const char *const names[] = {"written",      "not asked", "no answer", "no file",
-                                      "write failed", "no access", "no dump"};
+                                      "write failed", "no access", "no dump",   "no native stacks"};
   return names[outcome];
 }
 
@@ -115,6 +115,7 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
   const struct nt_process_info *info = nt_trace_process(request->process->trace);
   request->found = -1;
   request->dump = kinds & NT_REQUEST_DUMP;
+  request->native = kinds & NT_REQUEST_NATIVE;
   if (info->state == NT_PROCESS_STOPPED) {
     conclude(request, NT_NOT_ASKED,
              "stopped: nothing is written; its area is complete and is read as it is by tracediff "
@@ -249,8 +250,37 @@ static void describe_absence(struct nt_dump_request *request, const char *path) 
     conclude(request, NT_NO_DUMP, "dump %" PRIu32 " is not in %s", number, path);
 }
 
+/* "6 threads (4 with Python stacks; native stacks: --native)". */
+static void tell_extent(const struct nt_dump_view *dump, FILE *out) {
+  size_t threads = 0, python = 0, native = 0;
+  for (size_t i = 0; i < dump->thread_count; i++) {
+    threads += dump->threads[i].kernel;
+    python += dump->threads[i].python_count > 0;
+    native += dump->threads[i].native_count > 0;
+  }
+  fprintf(out, "%zu thread%s (", threads, threads == 1 ? "" : "s");
+  if (python > 0)
+    fprintf(out, "%zu with Python stacks", python);
+  else
+    fputs("no Python stacks", out);
+  if (native > 0)
+    fprintf(out, ", %zu with native stacks)", native);
+  else if (dump->asked >> NT_DUMP_NATIVE & 1)
+    fputs(", no native stacks)", out);
+  else
+    fputs("; native stacks: --native)", out);
+}
+
+static bool lacks_native(const struct nt_trace *trace, size_t i) {
+  const char *key, *value;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (strcmp(key, "missing.native") == 0)
+      return true;
+  return false;
+}
+
 static void describe_dump(struct nt_dump_request *request, const char *path) {
-  char extent[NT_DUMP_EXTENT], *text = NULL, *missing = NULL;
+  char *text = NULL, *missing = NULL;
   size_t size = 0, missing_size = 0;
   read_dump(request);
   if (request->found < 0) {
@@ -262,15 +292,18 @@ static void describe_dump(struct nt_dump_request *request, const char *path) {
     const struct nt_dump_view *dump = nt_trace_dump_at(request->trace, (size_t)request->found);
     size_t count = nt_dump_print_missing(list, request->trace, (size_t)request->found);
     fflush(list);
-    fprintf(out, "dump %" PRIu32 " of %s written to %s%s%s", dump->number,
-            nt_dump_extent(extent, sizeof extent, dump), path, count > 0 ? "; missing: " : "",
-            missing);
+    fprintf(out, "dump #%" PRIu32 ": ", dump->number);
+    tell_extent(dump, out);
+    fprintf(out, " written to %s%s%s", path, count > 0 ? "; missing: " : "", missing);
     tell_unfinished(request, out);
   }
   if (list != NULL)
     fclose(list);
   if (out != NULL && fclose(out) == 0)
-    conclude(request, NT_WRITTEN, "%s", text);
+    conclude(request,
+             request->native && lacks_native(request->trace, (size_t)request->found) ? NT_NO_NATIVE
+                                                                                     : NT_WRITTEN,
+             "%s", text);
   free(missing);
   free(text);
 }

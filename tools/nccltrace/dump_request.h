@@ -23,7 +23,8 @@ enum nt_outcome {
   NT_NO_FILE,
   NT_WRITE_FAILED,
   NT_NO_ACCESS,
-  NT_NO_DUMP, /* the trace is written, but without a dump */
+  NT_NO_DUMP,   /* the trace is written, but without a dump */
+  NT_NO_NATIVE, /* with a dump, but without the native stacks that were asked for */
 };
 /* "written", "not asked" … */
 const char *nt_outcome_name(enum nt_outcome outcome);
@@ -32,7 +33,7 @@ const char *nt_outcome_name(enum nt_outcome outcome);
 struct nt_dump_request {
   const struct nt_process *process;
   struct nt_area area;
-  bool open, asked, dump;
+  bool open, asked, dump, native;
   uint32_t number;       /* that the answer must reach */
   uint32_t answer;       /* number of the dump that answers it, NT_DUMP_NONE or NT_DUMP_NO_THREAD */
   uint64_t write_errors; /* before */
