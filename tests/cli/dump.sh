@@ -237,6 +237,10 @@ check "and it is said why" count ': signal [0-9]+ was not sent: the process does
 check "the process lives" kill -0 "$deaf"
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
 check "a fourth job runs" await "${pids[3]}" 'AllReduce #1 '
+run nccltrace ls --dir "$dir/silent"
+check "ls names no signal where none is" count '^A dump of a process with a rank: nccltrace dump PID$' 1
+run nccltrace ls
+check "and where some have one, whose it is" test "$(grep -cE "^  or kill -[0-9]+ (${pids[0]}|${pids[1]}|$deaf)$" "$dir/out")/$(grep -c kill "$dir/out")" = 3/3
 run nccltrace dump --signal "${pids[3]}"
 check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
 run nccltrace dump "${pids[3]}"

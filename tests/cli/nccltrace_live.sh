@@ -61,10 +61,17 @@ for ((rank = 0; rank < ranks; rank++)); do
 done
 LD_PRELOAD=$build/libnccltrace.so sleep 300 &
 pids+=($!)
+cat >"$dir/loader.py" <<'PY'
+import subprocess
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # ends with its parent
+child.wait()
+PY
+LD_PRELOAD=$build/libnccltrace.so python3 -u "$dir/loader.py" --rank 1 >"$dir/loader.log" 2>&1 </dev/null &
+pids+=($!)
 for ((tenth = 0; tenth < 600; tenth++)); do
   # The last call of every rank is its AllGather.
   run nccltrace ls
-  ! count '(in|left) AllGather' $ranks || break
+  ! count '(in|left) AllGather|child of [0-9]+ ' $((ranks + 1)) || break
   sleep 0.1
 done
 cat rank*.log >"$dir/err"
@@ -79,13 +86,22 @@ done
 check "ls shows the rank that is one call short" count "^ *${pids[2]} .* AllGather #7 on comm 1" 1
 check "ls shows the others at the same call" count "AllGather #8 on comm 1" 3
 check "ls shows a process without a communicator" count "^ *${pids[ranks]} .*no communicator yet" 1
+check "ls names programs" count " job +[-0-9].* running " $ranks
+check "and the script of an interpreter" count "^ *${pids[ranks + 1]} .* loader\.py +- +no communicator yet " 1
+check "ls names the parent of a process without a communicator" \
+  count " cat +- +no communicator yet, child of ${pids[ranks + 1]} " 1
+check "ls says which processes the signal would kill" \
+  count 'kill -[0-9]+ PID \(others have no handler: the signal would kill them\)$' 1
 check "ls names the host wait behind the call" count "left AllGather #[78] on comm 1, in cudaStreamSynchronize " 4
 run nccltrace ls --json
 check "ls --json tells the same" json \
-  "{p['pid']: p['rank'] for p in d if 'rank' in p and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
-check "ls --json tells that somebody looks at the GPU" json "all(p['last_gpu_look'] for p in d if 'rank' in p)"
+  "{p['pid']: p['rank'] for p in d if p['rank'] is not None and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
+check "ls --json tells that somebody looks at the GPU" json "all(p['last_gpu_look'] for p in d if p['rank'] is not None)"
+check "ls --json has all keys always" json "len({tuple(sorted(p)) for p in d}) == 1 and len(d) == 7"
+check "ls --json has program and parent" json \
+  "[(p['command'], p['parent']) for p in d if p['parent']] == [('cat', ${pids[ranks + 1]})]"
 check "ls --json has the last call" json \
-  "[p['last_call']['seq'] for p in d if 'rank' in p] == [8, 8, 7, 8]"
+  "[p['last_call']['seq'] for p in d if p['rank'] is not None] == [8, 8, 7, 8]"
 
 run nccltrace dump --all
 check "dump --all succeeds" test $? -eq 0
@@ -101,7 +117,7 @@ check "dump tells which process is not traced" grep -q "process $$: it is not tr
 run nccltrace ls --dir nccltrace
 check "ls --dir lists those whose trace lies there" count 'rank[0-3]\.trace$' $ranks
 check "ls --dir lists nothing else" count '^ *[0-9]+ +' $ranks
-check "ls says how a process is made to dump itself" count '^A dump: nccltrace dump PID, or kill -[0-9]+ PID$' 1
+check "ls says how a process is made to dump itself" count '^A dump of a process with a rank: nccltrace dump PID, or kill -[0-9]+ PID$' 1
 run nccltrace ls --dir "$dir/elsewhere"
 check "ls --dir of another directory finds nothing" grep -q 'no process on this node has its trace in that directory' "$dir/err"
 run nccltrace dump --dir "$dir"
