@@ -227,7 +227,7 @@ static void *helper_main(void *unused) {
       note_phase(header);
       nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
-        nt_requests_dump(settings.native);
+        nt_requests_dump(settings.native, nt_watchdog_stood());
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/requests.h"
 
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "preload/dump_thread.h"
+#include "preload/log.h"
 #include "preload/process.h"
 #include "trace/clock.h"
 
@@ -85,6 +87,9 @@ static void begin_dump(void) {
                              (next->kinds & NT_REQUEST_NATIVE) != 0);
   if (!next->dump)
     return;
+  nt_log("asked by %s: dump %u is written to %s",
+         next->kinds & NT_REQUEST_SIGNAL ? "a signal" : "nccltrace dump", next->dump,
+         nt_process.area.header->file_path);
   state.served = *next;
   *next = (struct group){0};
 }
@@ -137,8 +142,17 @@ void nt_requests_answer(struct nt_drain *drain) {
   futex_wake(&header->acknowledged);
 }
 
-uint32_t nt_requests_dump(bool native) {
-  return nt_dump_begin(NT_DUMP_WATCHDOG, native);
+uint32_t nt_requests_dump(bool native, uint64_t stood_ns) {
+  const struct nt_area_header *header = nt_process.area.header;
+  const uint64_t seconds = stood_ns / 1000000000;
+  uint32_t number = nt_dump_begin(NT_DUMP_WATCHDOG, native);
+  if (number)
+    nt_log("no progress for %" PRIu64 " s: dump %u is written to %s", seconds, number,
+           header->file_path);
+  else
+    nt_log("no progress for %" PRIu64 " s, and no dump: %s", seconds,
+           nt_dump_possible() ? "an earlier one is going on" : "there is no thread for it");
+  return number;
 }
 
 void nt_requests_wait(int milliseconds) {

@@ -29,8 +29,9 @@ enum nt_drain_how nt_requests_take(struct nt_drain *drain);
 /* After the drain: answers what is done. */
 void nt_requests_answer(struct nt_drain *drain);
 
-/* A dump that nobody asked for: the watchdog's. Returns its number, 0 if another is going on. */
-uint32_t nt_requests_dump(bool native);
+/* A dump that nobody asked for: the watchdog's, who saw no progress for `stood_ns`. Returns its number, 0 if another is
+ * going on. */
+uint32_t nt_requests_dump(bool native, uint64_t stood_ns);
 
 /* Sleeps until there is a request, a section of a dump, or `milliseconds` have passed. */
 void nt_requests_wait(int milliseconds);

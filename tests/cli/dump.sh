@@ -246,6 +246,31 @@ check "a process without a signal says so" count ': no signal asks it for a dump
 run nccltrace dump "${pids[3]}"
 check "and can be asked without one" count ': dump #1: ' 1
 
+# Its library of unwinding is none; nobody asks, since it stands still for longer than it may.
+mkdir "$dir/broken" && echo nothing >"$dir/broken/libunwind.so.8"
+start lonely 0 1 '' NCCLTRACE_LOG=1 NCCLTRACE_NATIVE=1 NCCLTRACE_WATCHDOG=1 LD_LIBRARY_PATH="$dir/broken:$build/sim"
+told() { # PATTERN: until the log of that job has it
+  local tenth
+  for ((tenth = 0; tenth < 300; tenth++)); do
+    ! grep -qE -- "$1" "$dir/lonely0.log" || return 0
+    sleep 0.1
+  done
+  return 1
+}
+lonely="$dir/lonely/rank0\.trace"
+check "the log tells of the watchdog's dump" told "^nccltrace: no progress for [0-9]+ s: dump 1 is written to $lonely\$"
+check "and of native stacks that cannot be had" told '^nccltrace: native stacks: .*libunwind\.so\.8'
+run nccltrace dump --native "${pids[4]}"
+check "--native without the unwinder fails" test $? -eq 1
+check "and says why" count ': dump #2: .*\(.*, no native stacks\) written to .*; missing: .*native \(.*libunwind\.so\.8' 1
+check "the log tells who asked" told "^nccltrace: asked by nccltrace dump: dump 2 is written to $lonely\$"
+run nccltrace show --dump=1 --json "${pids[4]}"
+check "the watchdog's dump asks for native stacks where calls have them" json \
+  "d[0]['dump']['reason'] == 'watchdog' and 'libunwind' in json.dumps(d[0]['dump'])"
+run nccltrace show --header "${pids[4]}"
+check "that there are none stands with what is traced" \
+  test "$(sed -n '/^tracing/,/^$/p' "$dir/out" | grep -c 'native\.stacks .*off: ')" = 1
+
 kill -KILL "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null
 pids=()

@@ -100,7 +100,7 @@ static void who_asks_while_a_dump_goes_on_gets_the_next(void **state) {
 
 static void the_watchdogs_dump_answers_nobody(void **state) {
   (void)state;
-  assert_int_equal(nt_requests_dump(true), 1);
+  assert_int_equal(nt_requests_dump(true, 0), 1);
   uint32_t mine = nt_area_ask(header, NT_REQUEST_DUMP);
   assert_int_equal(await(mine), 2);
   bool complete = false;
