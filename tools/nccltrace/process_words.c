@@ -93,6 +93,7 @@ uint32_t nt_parent_of_process(uint32_t pid) {
 }
 
 static const char *user_name(char *out, size_t size, uint32_t uid) {
+  // cppcheck-suppress getpwuidCalled ; the tools have one thread
   const struct passwd *entry = getpwuid(uid);
   if (entry != NULL)
     return nt_text_escape(out, size, entry->pw_name);
