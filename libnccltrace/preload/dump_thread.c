@@ -86,10 +86,21 @@ int nt_dump_start(void) {
   return -1;
 }
 
-bool nt_dump_begin(enum nt_dump_reason reason, bool native) {
+bool nt_dump_possible(void) {
+  return atomic_load(&work) != NO_THREAD;
+}
+
+static bool has_finished_sections(void) {
+  for (unsigned i = 1; i < NT_DUMP_SECTIONS; i++)
+    if (atomic_load_explicit(&finished[i], memory_order_relaxed))
+      return true;
+  return false;
+}
+
+uint32_t nt_dump_begin(enum nt_dump_reason reason, bool native) {
   struct nt_area_header *header = nt_process.area.header;
-  if (atomic_load(&work) != IDLE)
-    return false;
+  if (atomic_load(&work) != IDLE || has_finished_sections())
+    return 0;
   wanted = (struct nt_dump_head){
       .number = atomic_fetch_add_explicit(&header->dumps, 1, memory_order_relaxed) + 1,
       .reason = reason,
@@ -97,9 +108,10 @@ bool nt_dump_begin(enum nt_dump_reason reason, bool native) {
   for (unsigned i = 1; i < NT_DUMP_SECTIONS; i++)
     if (native || !sections[i].native_only)
       wanted.asked |= 1u << i;
+  const uint32_t number = wanted.number; /* the thread's own from here on */
   atomic_store(&work, WANTED);
   syscall(SYS_futex, &work, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-  return true;
+  return number;
 }
 
 bool nt_dump_running(void) {

@@ -21,8 +21,11 @@
 /* Starts the thread. -1: none could be had, and there will be no dumps. */
 int nt_dump_start(void);
 
-/* Begins a dump unless one is going on; false then. Helper thread only. */
-bool nt_dump_begin(enum nt_dump_reason reason, bool native);
+/* False: nt_dump_start had no thread. */
+bool nt_dump_possible(void);
+/* Begins a dump and returns its number, from 1; 0 while another is going on or has sections that are not taken. Helper
+ * thread only. */
+uint32_t nt_dump_begin(enum nt_dump_reason reason, bool native);
 /* A dump is going on. */
 bool nt_dump_running(void);
 /* The next finished section, as the payload of a DUMP frame; NULL: none now. The caller frees it with

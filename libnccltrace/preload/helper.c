@@ -178,7 +178,7 @@ static void *helper_main(void *unused) {
     enum nt_drain_how how = nt_requests_take(drain);
     if (drain)
       nt_drain_tick(drain, how);
-    nt_requests_answer();
+    nt_requests_answer(drain);
     uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
     if (now - housekeeping >= HOUSEKEEPING_MS * UINT64_C(1000000)) {
       housekeeping = now;
@@ -186,7 +186,7 @@ static void *helper_main(void *unused) {
       note_phase(header);
       nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
-        nt_requests_dump();
+        nt_requests_dump(settings.native, nt_watchdog_stood());
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nccl/comm_id.h"
+#include "preload/log.h"
 #include "preload/modules.h"
 #include "preload/process.h"
 #include "preload/python_code.h"
@@ -37,6 +38,7 @@ void nt_native_start(bool wanted) {
   unwinder = nt_unwinder_open(&reason);
   if (!unwinder) {
     snprintf(state, sizeof(state), "off: %s", reason);
+    nt_log("native stacks: %s", reason);
     return;
   }
   if (!nt_intern_tables || !nt_module_range((const void *)nt_native_start, &own_low, &own_high)) {

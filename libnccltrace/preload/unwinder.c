@@ -89,7 +89,8 @@ static void open_library(void) {
   if (!handle) {
     const char *why = dlerror();
     bool absent = !why || strstr(why, "cannot open shared object file");
-    snprintf(refusal, sizeof(refusal), "%s", absent ? "libunwind.so.8 is not there" : why);
+    snprintf(refusal, sizeof(refusal), "%s",
+             absent ? "libunwind.so.8 cannot be opened: install libunwind8" : why);
     return;
   }
   if (!find(handle, "unw_backtrace", &unwinder.backtrace) ||

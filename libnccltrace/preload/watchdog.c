@@ -22,6 +22,7 @@ struct watch {
 static struct {
   int64_t limit_ns;
   uint64_t longest_busy, longest_outside; /* that ended by themselves */
+  uint64_t stood;                         /* what made the last dump due */
   struct watch whole, streams[STREAMS], chunks[CHUNKS];
 } dog;
 
@@ -48,6 +49,7 @@ static bool stands(struct watch *watch, uint64_t what, bool pending, uint64_t no
   if (!pending || watch->told || now - watch->since < limit(*longest, floor))
     return false;
   watch->told = true;
+  dog.stood = now - watch->since;
   return true;
 }
 
@@ -91,6 +93,10 @@ static uint64_t count_calls(const struct nt_area *area) {
     count += atomic_load_explicit(&live->recvs, memory_order_relaxed);
   }
   return count;
+}
+
+uint64_t nt_watchdog_stood(void) {
+  return dog.stood;
 }
 
 bool nt_watchdog_look(const struct nt_area *area, uint64_t now_ns) {

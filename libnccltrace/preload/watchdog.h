@@ -20,4 +20,7 @@ void nt_watchdog_start(int64_t limit_ns);
 /* A look, at most a few a second; now_ns is CLOCK_MONOTONIC. True when a dump is due. */
 bool nt_watchdog_look(const struct nt_area *area, uint64_t now_ns);
 
+/* How long what made the last dump due had stood still, in nanoseconds. */
+uint64_t nt_watchdog_stood(void);
+
 #endif

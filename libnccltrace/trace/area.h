@@ -176,6 +176,9 @@ struct nt_clock_sync {
 #define NT_OOM_UNKNOWN UINT64_MAX
 
 #define NT_PEER_NOTES 16
+#define NT_DUMP_ANSWERS 16
+#define NT_DUMP_NONE 0               /* none could begin in time */
+#define NT_DUMP_NO_THREAD UINT32_MAX /* the process makes none */
 
 /* One page. Fields written once before `magic` is set (by a release store of `ready`) are plain. */
 struct nt_area_header {
@@ -214,10 +217,10 @@ struct nt_area_header {
   _Atomic uint64_t heartbeat_mono_ns;
   _Atomic uint32_t evidence_length;
   _Atomic uint32_t peer_notes; /* entries of peers[] that are valid */
-  /* requests: a tool adds one to `request`, wakes the futex; the helper answers in `acknowledged` */
-  _Atomic uint32_t request;
-  _Atomic uint32_t acknowledged;
-  _Atomic uint32_t request_kind; /* NT_REQUEST_* */
+  /* requests: see nt_area_ask */
+  _Atomic uint32_t request;      /* number << NT_REQUEST_BITS | kinds not yet taken; a futex */
+  _Atomic uint32_t acknowledged; /* number of the newest request whose flush is done; a futex */
+  _Atomic uint32_t dump_answers; /* given so far, see dump_answer; a futex */
   /* how the process left */
   _Atomic uint32_t run_state; /* NT_RUN_* */
   _Atomic int32_t exit_code;
@@ -263,14 +266,50 @@ struct nt_area_header {
   _Atomic uint32_t dumps;        /* begun so far */
   _Atomic uint32_t dump_section; /* enum nt_dump_section being worked on, 0: no dump is going on */
   uint32_t dump_reserved;
+  /* The last answers to requests for a dump, in a ring: the number of the newest request that it answers, and above it
+   * the number of the dump that began after all of them, or one of NT_DUMP_NONE, NT_DUMP_NO_THREAD. */
+  _Atomic uint64_t dump_answer[NT_DUMP_ANSWERS];
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
 
-/* Bits of `request_kind`; whoever asks adds its own, the helper takes all at once. */
+/* The lower bits of `request`; whoever asks adds its own, the helper takes all at once. */
 #define NT_REQUEST_FLUSH 1  /* write everything closed to the file and sync it */
 #define NT_REQUEST_DUMP 2   /* the same, with a dump of what can be known of the process */
 #define NT_REQUEST_NATIVE 4 /* with native stacks of all threads in the dump */
 #define NT_REQUEST_SIGNAL 8 /* it was a signal that asked */
+#define NT_REQUEST_BITS 4
+#define NT_REQUEST_KINDS 15u
+
+/* Adds a request of these kinds and returns its number; the caller then wakes the futex. Async-signal-safe. Release:
+ * pairs with the helper's taking of the kinds. */
+static inline uint32_t nt_area_ask(struct nt_area_header *header, uint32_t kinds) {
+  uint32_t next, now = atomic_load_explicit(&header->request, memory_order_relaxed);
+  do
+    next = (now + NT_REQUEST_KINDS + 1) | kinds;
+  while (!atomic_compare_exchange_weak_explicit(&header->request, &now, next, memory_order_acq_rel,
+                                                memory_order_relaxed));
+  return next >> NT_REQUEST_BITS;
+}
+
+/* Request `mine` is not newer than `number`: numbers wrap. */
+static inline bool nt_area_has_reached(uint32_t number, uint32_t mine) {
+  return (int32_t)((number - mine) << NT_REQUEST_BITS) >= 0;
+}
+
+/* The oldest of the answers that are still there to request `mine`: its dump in `number`. */
+static inline bool nt_area_find_answer(const struct nt_area_header *header, uint32_t mine,
+                                       uint32_t *number) {
+  uint32_t nearest = UINT32_MAX;
+  for (unsigned i = 0; i < NT_DUMP_ANSWERS; i++) {
+    uint64_t answer = atomic_load_explicit(&header->dump_answer[i], memory_order_acquire);
+    uint32_t distance = ((uint32_t)answer - mine) << NT_REQUEST_BITS;
+    if (answer == 0 || !nt_area_has_reached((uint32_t)answer, mine) || distance >= nearest)
+      continue;
+    nearest = distance;
+    *number = (uint32_t)(answer >> 32);
+  }
+  return nearest != UINT32_MAX;
+}
 
 /* A mapped area. Opaque but for the helpers below; made by nt_area_create or nt_area_open. */
 struct nt_area {

@@ -7,7 +7,7 @@ build=$(realpath "${BUILD:-build}")
 dir=$(mktemp -d)
 NCCLTRACE_SHM=$(mktemp -d /dev/shm/nccltrace-test-XXXXXX)
 export NCCLTRACE_SHM PATH=$build:$PATH
-pids=()
+pids=() asking=()
 end_job() {
   [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null
   wait 2>/dev/null
@@ -113,7 +113,7 @@ check "rank 1 is one call short" await "${pids[1]}" 'AllReduce #1 '
 run nccltrace dump --all
 check "dump of two ranks succeeds" test $? -eq 0
 check "each tells its dump, its threads and its file" \
-  count '^pid [0-9]+ rank [01]: dump 1 of [0-9]+ threads \(.*\) written to .*/job/rank[01]\.trace' 2
+  count '^pid [0-9]+ rank [01]: dump #1: [0-9]+ threads \(.*\) written to .*/job/rank[01]\.trace' 2
 python=yes
 says 'no Python stacks' && python=
 run nccltrace show job/rank1.trace "$dir/job/rank1.trace"
@@ -171,7 +171,14 @@ check "and where all its threads are told of" count "^  all its threads: nccltra
 check "and blames whom it blamed" count '^missing \(certain\): rank 1 never called AllReduce #2 ' 1
 
 run nccltrace dump --native --rank 0
-check "--native succeeds" test $? -eq 0
+status=$?
+if says 'missing: .*native \('; then
+  check "--native without native stacks fails" test $status -eq 1
+  check "and names the package" says 'native \(libunwind\.so\.8 cannot be opened: install libunwind8\)'
+else
+  check "--native succeeds" test $status -eq 0
+  check "and counts the stacks" count '^pid .*: dump #[0-9]+: [0-9]+ threads \(.*, [0-9]+ with native stacks\) written to ' 1
+fi
 run nccltrace show --dump "${pids[0]}"
 if says ', no native stacks\)'; then
   echo "skip native stacks: $(sed -n 's/^missing: /missing: /p' "$dir/out")"
@@ -179,11 +186,44 @@ else
   check "--native has native stacks" says '^ +[^ ]+\+0x[0-9a-f]+$'
 fi
 
+# Many ask at the same time, for dumps, native ones and flushes: each is told what is true of its own request.
+cat >"$dir/truth.py" <<'PY'
+import json, sys
+
+numbers = set()
+for path in sys.argv[1:]:
+    answer = json.load(open(path))[0]
+    text, dump = answer["text"], answer["dump"]
+    if path.endswith("flush"):
+        assert answer["outcome"] == "written" and dump is None, text
+    elif dump is None:
+        assert text.startswith("no dump: dump ") and " still waits for: " in text, text
+    else:
+        assert dump["unfinished"] == [] or "still waiting for: " in text, text
+        assert dump["threads"] >= 8, text
+        if path.endswith("native"):
+            assert dump["native_stacks"] or any("native" in source for source in dump["missing"]), text
+        numbers.add(dump["number"])
+assert len(numbers) >= 6, numbers
+print(sorted(numbers))
+PY
+mkdir "$dir/many"
+kinds=('' '' --native '' --flush '' --native '')
+for ((round = 0; round < 6; round++)); do
+  for ((i = 0; i < ${#kinds[@]}; i++)); do
+    timeout 60 nccltrace dump --timeout 30 --json ${kinds[i]} "${pids[0]}" >"$dir/many/$round.$i${kinds[i]}" 2>&1 &
+    asking[i]=$!
+  done
+  wait "${asking[@]}"
+done
+run python3 "$dir/truth.py" "$dir"/many/*
+check "each of eight who ask at once is told the truth" test $? -eq 0
+
 kill -STOP "${pids[1]}"
 check "rank 1 is stopped" await "${pids[1]}" ' stopped '
 run nccltrace dump --all
 check "a stopped process is not asked, the other is" \
-  test "$(sort "$dir/out" | grep -cE 'rank (0: dump [0-9]+ of|1: stopped: nothing is written)')/$(wc -l <"$dir/out")" = 2/2
+  test "$(sort "$dir/out" | grep -cE 'rank (0: dump #[0-9]+:|1: stopped: nothing is written)')/$(wc -l <"$dir/out")" = 2/2
 run nccltrace dump --signal "${pids[1]}"
 check "nor is it sent a signal" count 'rank 1: stopped: ' 1
 kill -CONT "${pids[1]}"
@@ -197,10 +237,39 @@ check "and it is said why" count ': signal [0-9]+ was not sent: the process does
 check "the process lives" kill -0 "$deaf"
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
 check "a fourth job runs" await "${pids[3]}" 'AllReduce #1 '
+run nccltrace ls --dir "$dir/silent"
+check "ls names no signal where none is" count '^A dump of a process with a rank: nccltrace dump PID$' 1
+run nccltrace ls
+check "and where some have one, whose it is" test "$(grep -cE "^  or kill -[0-9]+ (${pids[0]}|${pids[1]}|$deaf)$" "$dir/out")/$(grep -c kill "$dir/out")" = 3/3
 run nccltrace dump --signal "${pids[3]}"
 check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
 run nccltrace dump "${pids[3]}"
-check "and can be asked without one" count ': dump 1 of ' 1
+check "and can be asked without one" count ': dump #1: ' 1
+
+# Its library of unwinding is none; nobody asks, since it stands still for longer than it may.
+mkdir "$dir/broken" && echo nothing >"$dir/broken/libunwind.so.8"
+start lonely 0 1 '' NCCLTRACE_LOG=1 NCCLTRACE_NATIVE=1 NCCLTRACE_WATCHDOG=1 LD_LIBRARY_PATH="$dir/broken:$build/sim"
+told() { # PATTERN: until the log of that job has it
+  local tenth
+  for ((tenth = 0; tenth < 300; tenth++)); do
+    ! grep -qE -- "$1" "$dir/lonely0.log" || return 0
+    sleep 0.1
+  done
+  return 1
+}
+lonely="$dir/lonely/rank0\.trace"
+check "the log tells of the watchdog's dump" told "^nccltrace: no progress for [0-9]+ s: dump 1 is written to $lonely\$"
+check "and of native stacks that cannot be had" told '^nccltrace: native stacks: .*libunwind\.so\.8'
+run nccltrace dump --native "${pids[4]}"
+check "--native without the unwinder fails" test $? -eq 1
+check "and says why" count ': dump #2: .*\(.*, no native stacks\) written to .*; missing: .*native \(.*libunwind\.so\.8' 1
+check "the log tells who asked" told "^nccltrace: asked by nccltrace dump: dump 2 is written to $lonely\$"
+run nccltrace show --dump=1 --json "${pids[4]}"
+check "the watchdog's dump asks for native stacks where calls have them" json \
+  "d[0]['dump']['reason'] == 'watchdog' and 'libunwind' in json.dumps(d[0]['dump'])"
+run nccltrace show --header "${pids[4]}"
+check "that there are none stands with what is traced" \
+  test "$(sed -n '/^tracing/,/^$/p' "$dir/out" | grep -c 'native\.stacks .*off: ')" = 1
 
 kill -KILL "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null

@@ -61,10 +61,17 @@ for ((rank = 0; rank < ranks; rank++)); do
 done
 LD_PRELOAD=$build/libnccltrace.so sleep 300 &
 pids+=($!)
+cat >"$dir/loader.py" <<'PY'
+import subprocess
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # ends with its parent
+child.wait()
+PY
+LD_PRELOAD=$build/libnccltrace.so python3 -u "$dir/loader.py" --rank 1 >"$dir/loader.log" 2>&1 </dev/null &
+pids+=($!)
 for ((tenth = 0; tenth < 600; tenth++)); do
   # The last call of every rank is its AllGather.
   run nccltrace ls
-  ! count '(in|left) AllGather' $ranks || break
+  ! count '(in|left) AllGather|child of [0-9]+ ' $((ranks + 1)) || break
   sleep 0.1
 done
 cat rank*.log >"$dir/err"
@@ -79,40 +86,49 @@ done
 check "ls shows the rank that is one call short" count "^ *${pids[2]} .* AllGather #7 on comm 1" 1
 check "ls shows the others at the same call" count "AllGather #8 on comm 1" 3
 check "ls shows a process without a communicator" count "^ *${pids[ranks]} .*no communicator yet" 1
+check "ls names programs" count " job +[-0-9].* running " $ranks
+check "and the script of an interpreter" count "^ *${pids[ranks + 1]} .* loader\.py +- +no communicator yet " 1
+check "ls names the parent of a process without a communicator" \
+  count " cat +- +no communicator yet, child of ${pids[ranks + 1]} " 1
+check "ls says which processes the signal would kill" \
+  count 'kill -[0-9]+ PID \(others have no handler: the signal would kill them\)$' 1
 check "ls names the host wait behind the call" count "left AllGather #[78] on comm 1, in cudaStreamSynchronize " 4
 run nccltrace ls --json
 check "ls --json tells the same" json \
-  "{p['pid']: p['rank'] for p in d if 'rank' in p and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
-check "ls --json tells that somebody looks at the GPU" json "all(p['last_gpu_look'] for p in d if 'rank' in p)"
+  "{p['pid']: p['rank'] for p in d if p['rank'] is not None and p['state'] == 'running'} == {${pids[0]}: 0, ${pids[1]}: 1, ${pids[2]}: 2, ${pids[3]}: 3}"
+check "ls --json tells that somebody looks at the GPU" json "all(p['last_gpu_look'] for p in d if p['rank'] is not None)"
+check "ls --json has all keys always" json "len({tuple(sorted(p)) for p in d}) == 1 and len(d) == 7"
+check "ls --json has program and parent" json \
+  "[(p['command'], p['parent']) for p in d if p['parent']] == [('cat', ${pids[ranks + 1]})]"
 check "ls --json has the last call" json \
-  "[p['last_call']['seq'] for p in d if 'rank' in p] == [8, 8, 7, 8]"
+  "[p['last_call']['seq'] for p in d if p['rank'] is not None] == [8, 8, 7, 8]"
 
 run nccltrace dump --all
 check "dump --all succeeds" test $? -eq 0
-check "dump names the file of each rank" count '^pid [0-9]+ rank [0-3]: dump 1 of [0-9]+ threads .* written to .*/nccltrace/rank[0-3]\.trace' $ranks
+check "dump names the file of each rank" count '^pid [0-9]+ rank [0-3]: dump #1: [0-9]+ threads .* written to .*/nccltrace/rank[0-3]\.trace' $ranks
 run nccltrace dump --rank 1-2 --json
 check "dump --rank picks" json "[p['rank'] for p in d] == [1, 2]"
 check "dump --json tells the outcome" json "all(p['outcome'] == 'written' for p in d)"
 run nccltrace dump "${pids[0]}"
-check "dump PID" count "^pid ${pids[0]} rank 0: dump [0-9]+ of .* written to " 1
+check "dump PID" count "^pid ${pids[0]} rank 0: dump #[0-9]+: .* written to " 1
 run nccltrace dump "${pids[0]}" $$
-check "dump tells which process is not traced" grep -q "process $$ has no area" "$dir/err"
+check "dump tells which process is not traced" grep -q "process $$: it is not traced" "$dir/err"
 
 run nccltrace ls --dir nccltrace
 check "ls --dir lists those whose trace lies there" count 'rank[0-3]\.trace$' $ranks
 check "ls --dir lists nothing else" count '^ *[0-9]+ +' $ranks
-check "ls says how a process is made to dump itself" count '^A dump: nccltrace dump PID, or kill -[0-9]+ PID$' 1
+check "ls says how a process is made to dump itself" count '^A dump of a process with a rank: nccltrace dump PID, or kill -[0-9]+ PID$' 1
 run nccltrace ls --dir "$dir/elsewhere"
 check "ls --dir of another directory finds nothing" grep -q 'no process on this node has its trace in that directory' "$dir/err"
 run nccltrace dump --dir "$dir"
-check "dump --dir picks" count '^pid [0-9]+ rank [0-3]: dump [0-9]+ of .* written to ' $ranks
+check "dump --dir picks" count '^pid [0-9]+ rank [0-3]: dump #[0-9]+: .* written to ' $ranks
 
 # The job was told of its directory of areas, the tool was not.
 run env -u NCCLTRACE_SHM nccltrace ls
 check "ls finds an area through the mappings of its process" count "^ *(${pids[0]}|${pids[3]}) +[03]/$ranks .* AllGather #8 on comm 1" 2
 check "a process is listed once" count "^ *${pids[0]} " 1
 run env -u NCCLTRACE_SHM nccltrace dump "${pids[0]}"
-check "dump PID finds it too" count "^pid ${pids[0]} rank 0: dump [0-9]+ of .* written to " 1
+check "dump PID finds it too" count "^pid ${pids[0]} rank 0: dump #[0-9]+: .* written to " 1
 run env -u NCCLTRACE_SHM nccltrace show "${pids[0]}"
 check "show PID finds it too" count ' AllReduce ' 7
 
@@ -147,7 +163,7 @@ check "--header tells that nothing is lost" count '^calls lost +0$' 1
 # example PAGE: runs each "$ ..." of a man page; the line that follows it there must come out, numbers,
 # names and blanks aside.
 normal() {
-  sed -E 's,/[^ ]*/,/,g; s/[0-9][0-9.]*/N/g; s/\b(N B|N [KM]iB)\b/SIZE/g; s/(no|N) (Python|native) stacks?/STACKS/g
+  sed -E 's,/[^ ]*/,/,g; s/[0-9][0-9.]*/N/g; s/\b(N B|N [KM]iB)\b/SIZE/g; s/(no|N) (with )?(Python|native) stacks?/STACKS/g
     s/(\(|ago )N [^)]*\)/(SOME)/; s/; missing: .*//; s/taken in .*//; s/ +/ /g; s/^ //'
 }
 example() {
@@ -178,6 +194,16 @@ check "ls shows jobs apart" test "$(grep -E '^(/.*|no trace):$' "$dir/out")" = \
 run nccltrace dump --all
 check "dump shows jobs apart" test "$(sed -n '1p; 6p' "$dir/out")" = \
   "$(printf '%s\n' "$dir/nccltrace:" "$dir/second:")"
+run nccltrace dump --rank 0
+check "dump --rank of several jobs is wrong usage" test $? -eq 2
+check "which names their directories" grep -qE "^nccltrace: several jobs .* --dir=$dir/nccltrace --dir=$dir/second\$" "$dir/err"
+run nccltrace dump --rank 0 "${pids[0]}"
+check "dump --rank PID takes both" count "^pid ${pids[0]} rank 0: dump " 1
+run nccltrace dump --rank 1 "${pids[0]}"
+check "and nothing that is not both" test $?/"$(cat "$dir/err")" = "1/nccltrace: none of these processes has that rank or directory"
+run nccltrace dump "${pids[ranks]}"
+check "dump of a process without a communicator says what can be done" \
+  grep -q "^nccltrace: process ${pids[ranks]}: it has made no communicator, .* py-spy dump --pid ${pids[ranks]}, gdb " "$dir/err"
 run nccltrace dump --rank 0 --dir second
 check "dump --rank --dir takes both" test "$(grep -c '/second/rank0\.trace' "$dir/out")/$(wc -l <"$dir/out")" = 1/1
 
@@ -204,7 +230,7 @@ for ((tenth = 0; tenth < 50; tenth++)); do
   sleep 0.1
 done
 check "ls tells a killed process" count "^ *${pids[3]} +3/4 .* vanished .*AllGather #8" 1
-run nccltrace dump --rank 3
+run nccltrace dump --rank 3 --dir nccltrace
 check "dump of a killed process says that its area is read" count 'rank 3: vanished: .*left-over area' 1
 run nccltrace show nccltrace/rank3.trace
 check "show reads what a killed process left" count ' AllReduce ' 7

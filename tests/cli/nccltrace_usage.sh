@@ -67,7 +67,21 @@ refuses "dump of nothing" 2 "say which" dump
 refuses "dump --dir of nothing" 1 "no such traced process" dump --dir "$dir"
 refuses "ls --dir of nothing" 1 "no process on this node has its trace in that directory" ls --dir "$dir"
 refuses "dump --native --flush" 2 "does not go with --flush" dump --all --native --flush
-refuses "dump --signal --native" 2 "can say nothing else" dump --all --signal --native
+refuses "dump --signal --native" 2 "--signal does not go with --native" dump --all --signal --native
+refuses "dump --signal --flush" 2 "--signal does not go with --flush" dump --all --signal --flush
+refuses "dump --all PID" 2 "does not go with a PID" dump --all $$
+refuses "dump --all --rank" 2 "does not go with a PID, --rank or --dir" dump --all --rank 1
+refuses "dump --all --dir" 2 "does not go with a PID, --rank or --dir" dump --all --dir "$dir"
+refuses "dump --timeout=0" 2 "takes longer than no time" dump --all --timeout 0
+refuses "dump --dir of a directory that is not there" 1 "no trace lies in that directory: No such file" dump --dir "$dir/none"
+refuses "dump of no process" 1 "process 4194304: there is no such process" dump 4194304
+for option in --comm=1 --tail=1 --stacks; do
+  refuses "show --dump $option" 2 "--dump does not go with ${option%=1}" show --dump $option x
+  refuses "show --header $option" 2 "--header does not go with ${option%=1}" show --header $option x
+done
+refuses "show --dump --header" 2 "--dump does not go with --header" show --dump --header x
+refuses "show --full-stacks" 2 "it needs --dump" show --full-stacks x
+refuses "show --dump 1" 1 "a dump is chosen by --dump=4194303" show --dump 4194303
 refuses "show --dump=newest" 2 "the number of a dump, not 'newest'" show --dump=newest x
 refuses "dump of a word" 2 "'rank0' is not a process id" dump rank0
 refuses "dump --rank=1-" 2 "'1-' is not a list of ranks" dump --rank=1-
@@ -77,7 +91,7 @@ refuses "show of nothing" 2 "no FILE or PID given" show
 refuses "show --tail=-1" 2 "--tail needs a number" show --tail=-1 x
 
 refuses "dump --all without a job" 1 "no such traced process" dump --all
-refuses "dump of a process that is not traced" 1 "process $$ has no area" dump $$
+refuses "dump of a process that is not traced" 1 "process $$: it is not traced" dump $$
 refuses "show of a process that is not traced" 1 "nccltrace: $$: no such file" show $$
 refuses "show of a missing file" 1 "nccltrace: $dir/none: " show "$dir/none"
 

@@ -5,24 +5,30 @@
  * All processes are asked before any is waited for, so the whole takes one timeout at most. No signal is sent
  * unless that is asked for, nothing is attached to.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/json_output.h"
 #include "cli/options.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
 #include "nccltrace/dump_request.h"
+#include "nccltrace/process_words.h"
 #include "nccltrace/subcommands.h"
 
 enum { OPT_RANK = 1, OPT_ALL, OPT_DIR, OPT_TIMEOUT, OPT_FLUSH, OPT_NATIVE, OPT_SIGNAL, OPT_JSON };
 enum { TIMEOUT_MS = 2000, TIMEOUT_MAX_MS = 3600 * 1000 };
 
 static const struct nt_option options[] = {
-    {OPT_RANK, "rank", 'r', "RANKS", "the processes of these world ranks, such as 0-1,3"},
+    {OPT_RANK, "rank", 'r', "RANKS",
+     "only processes of these world ranks, such as 0-1,3; with several jobs on the\n"
+     "node --dir has to say of which"},
     {OPT_ALL, "all", 'a', NULL, "every traced process of this user"},
     {OPT_DIR, "dir", 'd', "DIR", "only processes whose trace lies in DIR or below it"},
     {OPT_TIMEOUT, "timeout", 't', "SECONDS", "how long to wait for answers (default 2)"},
@@ -36,11 +42,12 @@ static const struct nt_option options[] = {
 };
 static const struct nt_usage usage = {
     .tool = "nccltrace dump",
-    .synopsis = "[OPTION...] [PID...|--rank=RANKS|--all|--dir=DIR]",
+    .synopsis = "[OPTION...] --all | [PID...] [--rank=RANKS] [--dir=DIR]",
     .summary = "Has traced processes dump what they do, and write their traces to their files now.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .after =
+        "PIDs, --rank and --dir narrow each other: a process has to be all that is given.\n\n"
         "Exit status: 0 every trace is complete and readable, 1 nothing found or some process\n"
         "did not answer, 2 wrong usage.\n",
 };
@@ -64,15 +71,45 @@ static int64_t monotonic_ns(void) {
 static bool is_chosen(const struct nt_process *process, const struct choice *choice) {
   if (process->presence != NT_PRESENT_AREA)
     return false;
-  if (choice->all)
-    return true;
-  for (size_t i = 0; i < choice->pid_count; i++)
-    if (choice->pids[i] == process->pid)
-      return true;
-  if (process->trace == NULL)
-    return false;
-  int rank = nt_trace_process(process->trace)->world_rank;
+  bool named = choice->pid_count == 0;
+  for (size_t i = 0; i < choice->pid_count && !named; i++)
+    named = choice->pids[i] == process->pid;
+  if (!named || nt_rank_set_count(&choice->ranks) == 0)
+    return named;
+  int rank = process->trace != NULL ? nt_trace_process(process->trace)->world_rank : -1;
   return rank >= 0 && nt_rank_set_has(&choice->ranks, (uint32_t)rank);
+}
+
+/* A rank means something within a job only. Where one job alone lives it is that one; returns false, with the jobs named,
+ * if there are several. */
+static bool settle_job(struct nt_dump_request *dumps, size_t *count) {
+  char directory[PATH_MAX];
+  size_t jobs = 0, kept = 0;
+  for (size_t i = 0; i < *count; i++)
+    jobs += dumps[i].process->job_lives &&
+            (i == 0 || !nt_process_same_job(dumps[i - 1].process, dumps[i].process));
+  if (jobs == 0)
+    return true;
+  if (jobs > 1)
+    fputs("nccltrace: several jobs have such ranks here: say which by --dir, or name PIDs:",
+          stderr);
+  for (size_t i = 0; i < *count; i++) {
+    const struct nt_process *process = dumps[i].process;
+    bool first = i == 0 || !nt_process_same_job(dumps[i - 1].process, process);
+    if (jobs > 1 && process->job_lives && first) {
+      fputs(" --dir=", stderr);
+      nt_text_escape_print(stderr, nt_process_directory(process, directory, sizeof directory));
+    }
+  }
+  if (jobs > 1) {
+    fputc('\n', stderr);
+    return false;
+  }
+  for (size_t i = 0; i < *count; i++)
+    if (dumps[i].process->job_lives)
+      dumps[kept++] = dumps[i];
+  *count = kept;
+  return true;
 }
 
 static void print_one(const struct nt_dump_request *dump, json_t *array) {
@@ -138,19 +175,28 @@ static int dump_all(struct nt_dump_request *dumps, size_t count, const struct ch
   return status;
 }
 
-/* Says which of the pids that were asked for are not there. */
+/* Says why pids that were asked for are not there: `list` has all processes. */
 static int report_missing(const struct nt_process_list *list, const struct choice *choice) {
+  char text[NT_ABSENCE_TEXT];
   int status = NT_EXIT_OK;
   for (size_t i = 0; i < choice->pid_count; i++) {
     if (nt_process_by_pid(list, choice->pids[i]) != NULL)
       continue;
-    fprintf(stderr,
-            "nccltrace: process %" PRIu32 " has no area: it is not traced, or made no "
-            "communicator yet\n",
-            choice->pids[i]);
+    fprintf(stderr, "nccltrace: process %" PRIu32 ": %s\n", choice->pids[i],
+            nt_absence_of_process(text, choice->pids[i]));
     status = NT_EXIT_FAILED;
   }
   return status;
+}
+
+/* Of those that are there: whether the other selectors leave any. */
+static void report_nothing(const struct choice *choice) {
+  if (choice->directory != NULL && access(choice->directory, F_OK) != 0)
+    fprintf(stderr, "nccltrace: no trace lies in that directory: %s\n", strerror(errno));
+  else if (choice->pid_count > 0)
+    fputs("nccltrace: none of these processes has that rank or directory\n", stderr);
+  else
+    fputs("nccltrace: no such traced process on this node (nccltrace ls lists them)\n", stderr);
 }
 
 static int run(const struct choice *choice) {
@@ -158,6 +204,7 @@ static int run(const struct choice *choice) {
   int rc = nt_process_list_read(NT_LIST_AREAS, &list), status = NT_EXIT_FAILED;
   struct nt_dump_request *dumps = NULL;
   size_t count = 0;
+  int missing = rc == 0 ? report_missing(&list, choice) : NT_EXIT_OK;
   if (choice->directory != NULL)
     nt_process_keep_directory(&list, choice->directory);
   dumps = calloc(list.count + 1, sizeof *dumps);
@@ -168,11 +215,14 @@ static int run(const struct choice *choice) {
   for (size_t i = 0; i < list.count; i++)
     if (is_chosen(&list.items[i], choice))
       dumps[count++].process = &list.items[i];
-  status = report_missing(&list, choice);
-  if (count == 0 && choice->pid_count == 0)
-    fputs("nccltrace: no such traced process on this node (nccltrace ls lists them)\n", stderr);
-  if (count == 0)
-    status = NT_EXIT_FAILED;
+  if (count == 0 && missing == NT_EXIT_OK)
+    report_nothing(choice);
+  if (choice->pid_count == 0 && !choice->all && choice->directory == NULL &&
+      !settle_job(dumps, &count)) {
+    status = NT_EXIT_USAGE;
+    goto out;
+  }
+  status = count == 0 ? NT_EXIT_FAILED : missing;
   if (dump_all(dumps, count, choice) != NT_EXIT_OK)
     status = NT_EXIT_FAILED;
 out:
@@ -190,6 +240,8 @@ static int read_options(struct nt_options *parser, struct choice *choice) {
     if (id == OPT_TIMEOUT &&
         !nt_options_seconds(parser->value, TIMEOUT_MAX_MS, &choice->timeout_ms))
       return nt_options_bad(&usage, "'%s' is not a number of seconds up to 3600", parser->value);
+    if (id == OPT_TIMEOUT && choice->timeout_ms == 0)
+      return nt_options_bad(&usage, "--timeout: an answer takes longer than no time");
     choice->all |= id == OPT_ALL;
     choice->by_signal |= id == OPT_SIGNAL;
     native |= id == OPT_NATIVE;
@@ -203,10 +255,9 @@ static int read_options(struct nt_options *parser, struct choice *choice) {
   if (native && flush)
     return nt_options_bad(&usage, "--native is for dumps: it does not go with --flush");
   if (choice->by_signal && (native || flush))
-    return nt_options_bad(&usage, "--signal asks for a dump and can say nothing else");
-  choice->kinds = NT_REQUEST_FLUSH;
-  if (!flush)
-    choice->kinds |= NT_REQUEST_DUMP;
+    return nt_options_bad(&usage, "--signal does not go with %s: a signal asks for a plain dump",
+                          native ? "--native" : "--flush");
+  choice->kinds = flush ? NT_REQUEST_FLUSH : NT_REQUEST_DUMP;
   if (native)
     choice->kinds |= NT_REQUEST_NATIVE;
   return -1;
@@ -227,9 +278,11 @@ int nt_command_dump(int argc, char **argv) {
       pids[choice.pid_count++] = (uint32_t)pid;
   }
   choice.pids = pids;
-  if (operands == 0 && nt_rank_set_count(&choice.ranks) == 0)
-    choice.all |= choice.directory != NULL;
-  if (status < 0 && !choice.all && operands == 0 && nt_rank_set_count(&choice.ranks) == 0)
+  bool narrowed = operands > 0 || nt_rank_set_count(&choice.ranks) > 0 || choice.directory != NULL;
+  if (status < 0 && choice.all && narrowed)
+    status = nt_options_bad(&usage,
+                            "--all is every process: it does not go with a PID, --rank or --dir");
+  if (status < 0 && !choice.all && !narrowed)
     status = nt_options_bad(&usage, "say which: a PID, --rank, --all or --dir");
   if (status < 0)
     status = pids != NULL ? run(&choice) : NT_EXIT_FAILED;

@@ -21,7 +21,7 @@
 
 const char *nt_outcome_name(enum nt_outcome outcome) {
   static const char *const names[] = {"written",      "not asked", "no answer", "no file",
-                                      "write failed", "no access", "no dump"};
+                                      "write failed", "no access", "no dump",   "no native stacks"};
   return names[outcome];
 }
 
@@ -91,7 +91,8 @@ static void ask_by_signal(struct nt_dump_request *request) {
     return;
   }
   /* The handler adds one. */
-  request->number = atomic_load_explicit(&header->request, memory_order_acquire) + 1;
+  request->number =
+      (atomic_load_explicit(&header->request, memory_order_acquire) >> NT_REQUEST_BITS) + 1;
   int error = send_signal(&request->area, number);
   if (error == 0)
     request->asked = true;
@@ -105,9 +106,7 @@ static void ask_by_signal(struct nt_dump_request *request) {
 
 static void ask_by_area(struct nt_dump_request *request, uint32_t kinds) {
   struct nt_area_header *header = request->area.header;
-  /* The helper takes the kinds after it has seen the number (acquire, there); others may ask at the same time. */
-  atomic_fetch_or_explicit(&header->request_kind, kinds, memory_order_relaxed);
-  request->number = atomic_fetch_add_explicit(&header->request, 1, memory_order_release) + 1;
+  request->number = nt_area_ask(header, kinds);
   request->asked = true;
   syscall(SYS_futex, &header->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -116,6 +115,7 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
   const struct nt_process_info *info = nt_trace_process(request->process->trace);
   request->found = -1;
   request->dump = kinds & NT_REQUEST_DUMP;
+  request->native = kinds & NT_REQUEST_NATIVE;
   if (info->state == NT_PROCESS_STOPPED) {
     conclude(request, NT_NOT_ASKED,
              "stopped: nothing is written; its area is complete and is read as it is by tracediff "
@@ -139,7 +139,6 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
   struct nt_area_header *header = request->area.header;
   request->open = true;
   request->write_errors = atomic_load_explicit(&header->write_errors, memory_order_relaxed);
-  request->dumps = atomic_load_explicit(&header->dumps, memory_order_acquire);
   if (by_signal)
     ask_by_signal(request);
   else
@@ -148,21 +147,32 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
-/* Waits until the answer has reached our number. Signed distance: the counters wrap. */
+/* To a request for a dump there is an answer of its own, which comes after the flush. */
+static bool is_answered(struct nt_dump_request *request, uint32_t flushed) {
+  if (request->dump)
+    return nt_area_find_answer(request->area.header, request->number, &request->answer);
+  return nt_area_has_reached(flushed, request->number);
+}
+
+static bool has_ended(const struct nt_area *area) {
+  return nt_area_is_locked(area->fd) == 0 && !nt_area_owner_lives(area);
+}
+
 static bool wait_for_answer(struct nt_dump_request *request, int64_t deadline_ns) {
   struct nt_area_header *header = request->area.header;
+  _Atomic uint32_t *word = request->dump ? &header->dump_answers : &header->acknowledged;
   for (;;) {
-    uint32_t answered = atomic_load_explicit(&header->acknowledged, memory_order_acquire);
+    uint32_t answered = atomic_load_explicit(word, memory_order_acquire);
     int64_t left = deadline_ns - clock_now(CLOCK_MONOTONIC);
-    if ((int32_t)(answered - request->number) >= 0)
+    if (is_answered(request, answered))
       return true;
-    if (left <= 0)
+    if (left <= 0 || has_ended(&request->area))
       return false;
     /* A helper that forgets to wake costs at most 50 ms. */
     left = left < 50000000 ? left : 50000000;
     struct timespec timeout = {.tv_sec = 0, .tv_nsec = left};
-    if (syscall(SYS_futex, &header->acknowledged, FUTEX_WAIT, answered, &timeout, NULL, 0) != 0 &&
-        errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR)
+    if (syscall(SYS_futex, word, FUTEX_WAIT, answered, &timeout, NULL, 0) != 0 && errno != EAGAIN &&
+        errno != ETIMEDOUT && errno != EINTR)
       nanosleep(&timeout, NULL); /* a read-only mapping may have no futex */
   }
 }
@@ -192,16 +202,19 @@ static void describe_silence(struct nt_dump_request *request, int64_t timeout_ns
 
 /* The trace as it is after the answer, and the dump in it. */
 static void read_dump(struct nt_dump_request *request) {
+  const struct nt_area_header *header = request->area.header;
   struct nt_error ignored;
+  request->section = atomic_load_explicit(&header->dump_section, memory_order_acquire);
+  request->going = atomic_load_explicit(&header->dumps, memory_order_acquire);
+  if (request->answer == NT_DUMP_NONE || request->answer == NT_DUMP_NO_THREAD)
+    return;
   if (nt_trace_open(request->process->area, 0, &request->trace, &ignored) != 0) {
     request->trace = NULL;
     return;
   }
-  size_t count = nt_trace_dump_count(request->trace);
-  if (count > 0 && nt_trace_dump_at(request->trace, count - 1)->number > request->dumps)
-    request->found = (int)count - 1;
-  request->section =
-      atomic_load_explicit(&request->area.header->dump_section, memory_order_acquire);
+  for (size_t i = nt_trace_dump_count(request->trace); i-- > 0 && request->found < 0;)
+    if (nt_trace_dump_at(request->trace, i)->number == request->answer)
+      request->found = (int)i;
 }
 
 /* "; still waiting for: hardware (since 1.2 s)" and what comes after it. */
@@ -209,7 +222,7 @@ static void tell_unfinished(const struct nt_dump_request *request, FILE *out) {
   const struct nt_dump_view *dump = nt_trace_dump_at(request->trace, (size_t)request->found);
   uint32_t unfinished = nt_dump_unfinished(dump), current = request->section;
   char text[NT_DUMP_SECTIONS_TEXT], since[NT_DURATION_TEXT];
-  if (current != 0 && current < 32 && unfinished >> current & 1) {
+  if (request->going == dump->number && current < 32 && unfinished >> current & 1) {
     int64_t last = dump->taken_ns > dump->began_ns ? dump->taken_ns : dump->began_ns;
     fprintf(out, "; still waiting for: %s (since %s)", nt_dump_section_name(current),
             nt_duration_text(since, clock_now(CLOCK_REALTIME) - last));
@@ -219,21 +232,59 @@ static void tell_unfinished(const struct nt_dump_request *request, FILE *out) {
     fprintf(out, "; not begun: %s", nt_dump_sections_text(text, sizeof text, unfinished));
 }
 
+static void describe_absence(struct nt_dump_request *request, const char *path) {
+  const uint32_t number = request->answer;
+  const char *section = request->section < 32 ? nt_dump_section_name(request->section) : "?";
+  if (number == NT_DUMP_NO_THREAD)
+    conclude(request, NT_NO_DUMP, "no dump: it has no thread for dumps; %s is written", path);
+  else if (number == NT_DUMP_NONE && request->section != 0)
+    conclude(request, NT_NO_DUMP, "no dump: dump %" PRIu32 " still waits for: %s; %s is written",
+             request->going, section, path);
+  else if (number == NT_DUMP_NONE)
+    conclude(request, NT_NO_DUMP, "no dump: earlier ones took too long (ask again); %s is written",
+             path);
+  else if (number == request->going && request->section != 0)
+    conclude(request, NT_NO_DUMP, "dump %" PRIu32 " has nothing yet; still waiting for: %s", number,
+             section);
+  else
+    conclude(request, NT_NO_DUMP, "dump %" PRIu32 " is not in %s", number, path);
+}
+
+/* "6 threads (4 with Python stacks; native stacks: --native)". */
+static void tell_extent(const struct nt_dump_view *dump, FILE *out) {
+  size_t threads = 0, python = 0, native = 0;
+  for (size_t i = 0; i < dump->thread_count; i++) {
+    threads += dump->threads[i].kernel;
+    python += dump->threads[i].python_count > 0;
+    native += dump->threads[i].native_count > 0;
+  }
+  fprintf(out, "%zu thread%s (", threads, threads == 1 ? "" : "s");
+  if (python > 0)
+    fprintf(out, "%zu with Python stacks", python);
+  else
+    fputs("no Python stacks", out);
+  if (native > 0)
+    fprintf(out, ", %zu with native stacks)", native);
+  else if (dump->asked >> NT_DUMP_NATIVE & 1)
+    fputs(", no native stacks)", out);
+  else
+    fputs("; native stacks: --native)", out);
+}
+
+static bool lacks_native(const struct nt_trace *trace, size_t i) {
+  const char *key, *value;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (strcmp(key, "missing.native") == 0)
+      return true;
+  return false;
+}
+
 static void describe_dump(struct nt_dump_request *request, const char *path) {
-  struct nt_area_header *header = request->area.header;
-  char extent[NT_DUMP_EXTENT], *text = NULL, *missing = NULL;
+  char *text = NULL, *missing = NULL;
   size_t size = 0, missing_size = 0;
-  uint32_t begun = atomic_load_explicit(&header->dumps, memory_order_acquire);
   read_dump(request);
   if (request->found < 0) {
-    if (begun != request->dumps)
-      conclude(request, NT_NO_DUMP, "dump %" PRIu32 " has nothing yet; still waiting for: %s",
-               begun, nt_dump_section_name(request->section));
-    else if (request->section != 0)
-      conclude(request, NT_NO_DUMP, "no dump: dump %" PRIu32 " still waits for: %s; %s is written",
-               begun, nt_dump_section_name(request->section), path);
-    else
-      conclude(request, NT_NO_DUMP, "no dump: it has no thread for dumps; %s is written", path);
+    describe_absence(request, path);
     return;
   }
   FILE *out = open_memstream(&text, &size), *list = open_memstream(&missing, &missing_size);
@@ -241,15 +292,18 @@ static void describe_dump(struct nt_dump_request *request, const char *path) {
     const struct nt_dump_view *dump = nt_trace_dump_at(request->trace, (size_t)request->found);
     size_t count = nt_dump_print_missing(list, request->trace, (size_t)request->found);
     fflush(list);
-    fprintf(out, "dump %" PRIu32 " of %s written to %s%s%s", dump->number,
-            nt_dump_extent(extent, sizeof extent, dump), path, count > 0 ? "; missing: " : "",
-            missing);
+    fprintf(out, "dump #%" PRIu32 ": ", dump->number);
+    tell_extent(dump, out);
+    fprintf(out, " written to %s%s%s", path, count > 0 ? "; missing: " : "", missing);
     tell_unfinished(request, out);
   }
   if (list != NULL)
     fclose(list);
   if (out != NULL && fclose(out) == 0)
-    conclude(request, NT_WRITTEN, "%s", text);
+    conclude(request,
+             request->native && lacks_native(request->trace, (size_t)request->found) ? NT_NO_NATIVE
+                                                                                     : NT_WRITTEN,
+             "%s", text);
   free(missing);
   free(text);
 }

@@ -2,9 +2,9 @@
 /*
  * A request to one process to write its trace out, or to dump itself: asking, waiting, and what came of it.
  *
- * It goes through the area: bits in `request_kind`, one more in `request`, and a futex wake. The helper answers by
- * copying the number of the request it has served into `acknowledged`. Where the area cannot be written, a signal does
- * the same. Who cannot answer (stopped, dead, helper gone) loses nothing by it: its area is read as it is by nccltrace
+ * It goes through the area: bits and a number in `request`, and a futex wake. The helper answers with the number of the
+ * newest request whose flush is done; to requests for a dump with the number of the dump that began after them. Where the
+ * area cannot be written, a signal does the same. Who cannot answer (stopped, dead, helper gone) loses nothing by it: its area is read as it is by nccltrace
  * show and by tracediff.
  */
 #ifndef NT_DUMP_REQUEST_H
@@ -23,7 +23,8 @@ enum nt_outcome {
   NT_NO_FILE,
   NT_WRITE_FAILED,
   NT_NO_ACCESS,
-  NT_NO_DUMP, /* the trace is written, but without a dump */
+  NT_NO_DUMP,   /* the trace is written, but without a dump */
+  NT_NO_NATIVE, /* with a dump, but without the native stacks that were asked for */
 };
 /* "written", "not asked" … */
 const char *nt_outcome_name(enum nt_outcome outcome);
@@ -32,15 +33,16 @@ const char *nt_outcome_name(enum nt_outcome outcome);
 struct nt_dump_request {
   const struct nt_process *process;
   struct nt_area area;
-  bool open, asked, dump;
+  bool open, asked, dump, native;
   uint32_t number;       /* that the answer must reach */
+  uint32_t answer;       /* number of the dump that answers it, NT_DUMP_NONE or NT_DUMP_NO_THREAD */
   uint64_t write_errors; /* before */
-  uint32_t dumps;        /* before */
   enum nt_outcome outcome;
   char *text;             /* what happened, escaped; NULL: no memory */
   struct nt_trace *trace; /* read after the answer, NULL if it cannot be */
   int found;              /* index of the dump there, -1: none */
-  uint32_t section;       /* that the process still works on, 0: none */
+  uint32_t section;       /* that the dump going on works on, 0: none goes on */
+  uint32_t going;         /* number of that dump */
 };
 
 /* Asks with the kinds NT_REQUEST_*; or by the signal that the process has for it. */

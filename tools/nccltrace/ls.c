@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "cli/call_text.h"
@@ -16,6 +16,7 @@
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
+#include "nccltrace/process_words.h"
 #include "nccltrace/subcommands.h"
 
 enum { OPT_JSON = 1, OPT_DIR, OPT_COLOR };
@@ -43,6 +44,8 @@ struct row {
   bool open;
   int64_t since_ns;        /* entered, or returned */
   struct nt_rank_name gpu; /* if it has one alone */
+  uint32_t parent;         /* of one without a communicator, if that is listed; else 0 */
+  char command[NT_COMMAND_TEXT];
   char gpus[128], text[NT_CALL_TEXT], fate[NT_FATE_TEXT + 64];
 };
 
@@ -79,14 +82,46 @@ static void fill_fate(struct row *row) {
     strcat(row->fate, ", GPU not seen");
 }
 
-static void fill_row(const struct nt_process *process, struct row *row) {
+/* Those of a dead process, and of one whose numbers mean nothing here, are not known. */
+static bool is_in_proc(const struct row *row) {
+  struct stat status;
+  if (row->process->presence != NT_PRESENT_AREA)
+    return true;
+  return row->info != NULL && row->info->live && stat("/proc/self/ns/pid", &status) == 0 &&
+         row->info->pid_ns == (uint64_t)status.st_ino;
+}
+
+static const struct nt_process *find_process(const struct nt_process_list *list, uint32_t pid) {
+  for (size_t i = 0; i < list->count; i++)
+    if (list->items[i].pid == pid &&
+        (list->items[i].trace == NULL || nt_trace_process(list->items[i].trace)->live))
+      return &list->items[i];
+  return NULL;
+}
+
+/* What /proc knows. A process without a communicator often belongs to one that has them: a data loader. */
+static void fill_from_proc(struct row *row, const struct nt_process_list *list) {
+  if (!is_in_proc(row))
+    return;
+  nt_command_of_process(row->command, row->process->pid);
+  if (row->process->presence != NT_PRESENT_IDLE)
+    return;
+  const struct nt_process *parent = find_process(list, nt_parent_of_process(row->process->pid));
+  row->parent = parent != NULL ? parent->pid : 0;
+  if (row->parent != 0)
+    snprintf(row->fate, sizeof row->fate, "no communicator yet, child of %" PRIu32, row->parent);
+}
+
+static void fill_row(const struct nt_process *process, const struct nt_process_list *list,
+                     struct row *row) {
   struct nt_rank_set gpus = {0};
   char label[NT_LABEL_TEXT];
   *row = (struct row){.process = process, .gpu = {.gpu_index = -1, .cuda_device = -1}};
   snprintf(row->gpus, sizeof row->gpus, "-");
+  row->info = process->trace != NULL ? nt_trace_process(process->trace) : NULL;
+  fill_from_proc(row, list);
   if (process->trace == NULL)
     return;
-  row->info = nt_trace_process(process->trace);
   fill_fate(row);
   for (size_t i = 0; i < nt_trace_comm_count(process->trace); i++) {
     int32_t device = nt_trace_comm_at(process->trace, i)->def.device;
@@ -172,16 +207,17 @@ static void call_cells(struct nt_table *table, const struct row *row) {
 /* Items first … end - 1 of the list. */
 static int print_rows(const struct nt_process_list *list, size_t first, size_t end, bool color) {
   static const struct nt_column columns[] = {
-      {"PID", true},    {"RANK", false},      {"HOST", false},  {"GPU", false},
+      {"PID", true},    {"RANK", false},      {"HOST", false},  {"COMMAND", false}, {"GPU", false},
       {"STATE", false}, {"LAST CALL", false}, {"SINCE", false}, {"TRACE", false},
   };
   struct nt_table *table = nt_table_new(columns, sizeof columns / sizeof columns[0]);
   for (size_t i = first; i < end; i++) {
     struct row row;
-    fill_row(&list->items[i], &row);
+    fill_row(&list->items[i], list, &row);
     nt_table_cell(table, NT_STYLE_BOLD, "%" PRIu32, row.process->pid);
     rank_cell(table, row.info);
     nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.info ? row.info->host : "-");
+    nt_table_cell(table, NT_STYLE_PLAIN, "%s", row.command[0] ? row.command : "-");
     gpu_cell(table, &row);
     nt_table_cell(table, style_of(&row), "%s", row.fate[0] ? row.fate : state_of(&row));
     call_cells(table, &row);
@@ -210,31 +246,39 @@ static int print_table(const struct nt_process_list *list, bool color) {
   return rc;
 }
 
-/* The signal that asks a living process for a dump; NULL: none. */
-static const char *dump_signal(const struct nt_process *process) {
-  if (process->trace == NULL || !nt_trace_process(process->trace)->live)
-    return NULL;
-  return nt_trace_evidence(process->trace, "dump.signal");
+/* It can be asked for a dump. */
+static bool can_dump(const struct nt_process *process) {
+  return process->trace != NULL && nt_trace_process(process->trace)->live;
 }
 
-/* Usually all have the same: one line. */
+/* The signal that asks it; NULL: none. */
+static const char *dump_signal(const struct nt_process *process) {
+  return can_dump(process) ? nt_trace_evidence(process->trace, "dump.signal") : NULL;
+}
+
+/* Usually all have the same: one line. Others have no handler, and die of that signal. */
 static void print_signals(const struct nt_process_list *list) {
-  const char *first = NULL;
-  bool same = true;
+  const struct nt_process *first = NULL;
+  bool same = true, others = false;
   for (size_t i = 0; i < list->count; i++) {
-    const char *number = dump_signal(&list->items[i]);
-    first = first ? first : number;
-    same = same && (number == NULL || strcmp(number, first) == 0);
+    const struct nt_process *process = &list->items[i];
+    others |= process->presence == NT_PRESENT_IDLE;
+    if (!can_dump(process))
+      continue;
+    first = first ? first : process;
+    const char *number = dump_signal(process), *wanted = dump_signal(first);
+    same = same && !number == !wanted && (!number || strcmp(number, wanted) == 0);
   }
   if (first == NULL)
     return;
+  printf("\nA dump of a process with a rank: nccltrace dump PID");
+  if (same && dump_signal(first) != NULL)
+    printf(", or kill -%s PID%s", dump_signal(first),
+           others ? " (others have no handler: the signal would kill them)" : "");
   putchar('\n');
-  if (same)
-    printf("A dump: nccltrace dump PID, or kill -%s PID\n", first);
   for (size_t i = 0; i < list->count && !same; i++)
     if (dump_signal(&list->items[i]) != NULL)
-      printf("A dump: nccltrace dump %" PRIu32 ", or kill -%s %" PRIu32 "\n", list->items[i].pid,
-             dump_signal(&list->items[i]), list->items[i].pid);
+      printf("  or kill -%s %" PRIu32 "\n", dump_signal(&list->items[i]), list->items[i].pid);
 }
 
 /* One line, however many there are. */
@@ -274,15 +318,10 @@ static json_t *call_json(const struct row *row) {
       nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
 }
 
-static json_t *row_json(const struct row *row) {
+/* What only a trace tells. */
+static void add_trace_json(json_t *out, const struct row *row) {
   const struct nt_process_info *info = row->info;
-  json_t *out = json_pack("{s:I, s:I, s:s, s:o}", "pid", (json_int_t)row->process->pid, "uid",
-                          (json_int_t)row->process->uid, "state", state_of(row), "area",
-                          nt_json_text(row->process->area[0] ? row->process->area : NULL));
-  if (row->process->error.code != 0)
-    json_object_set_new(out, "error", nt_json_text(row->process->error.reason));
-  if (info == NULL)
-    return out;
+  const char *number = dump_signal(row->process);
   json_object_set_new(out, "rank", json_integer(info->world_rank));
   json_object_set_new(out, "world_size", json_integer(info->world_size));
   json_object_set_new(out, "local_rank", json_integer(info->local_rank));
@@ -293,7 +332,6 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "pci", nt_json_text(row->gpu.pci));
   json_object_set_new(out, "started", nt_json_time(info->started_ns));
   json_object_set_new(out, "last_sign_of_life", nt_json_time(info->last_beat_ns));
-  json_object_set_new(out, "state_text", nt_json_text(row->fate));
   json_object_set_new(out, "last_gpu_look", nt_json_time(info->gpu_beat_ns));
   json_object_set_new(out, "gpu_blocked", json_boolean(info->gpu_blocked));
   if (info->state == NT_PROCESS_EXITED || info->state == NT_PROCESS_ENDING)
@@ -302,10 +340,35 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "lost", nt_json_count(info->lost));
   json_object_set_new(out, "last_call", call_json(row));
   json_object_set_new(out, "trace", nt_json_text(info->file_path));
-  const char *number = dump_signal(row->process);
-  json_object_set_new(out, "dump_signal", number ? json_integer(atoi(number)) : json_null());
-  json_object_set_new(out, "run",
-                      nt_json_text(info->run_id && info->run_id[0] ? info->run_id : NULL));
+  if (number != NULL)
+    json_object_set_new(out, "dump_signal", json_integer(atoi(number)));
+  if (info->run_id != NULL && info->run_id[0] != '\0')
+    json_object_set_new(out, "run", nt_json_text(info->run_id));
+}
+
+/* Every key is always there: null where it is not known. */
+static json_t *row_json(const struct row *row) {
+  static const char *const unknown[] = {
+      "error",       "rank",        "world_size",  "local_rank", "host",
+      "gpus",        "gpu_index",   "cuda_device", "pci",        "started",
+      "gpu_blocked", "calls",       "lost",        "last_call",  "last_sign_of_life",
+      "trace",       "dump_signal", "run",         "exit_code",  "last_gpu_look",
+  };
+  const struct nt_process *process = row->process;
+  json_t *out = json_object();
+  for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+    json_object_set_new(out, unknown[i], json_null());
+  json_object_set_new(out, "pid", json_integer(process->pid));
+  json_object_set_new(out, "uid", json_integer(process->uid));
+  json_object_set_new(out, "state", json_string(state_of(row)));
+  json_object_set_new(out, "state_text", nt_json_text(row->fate[0] ? row->fate : state_of(row)));
+  json_object_set_new(out, "area", nt_json_text(process->area[0] ? process->area : NULL));
+  json_object_set_new(out, "command", nt_json_text(row->command[0] ? row->command : NULL));
+  json_object_set_new(out, "parent", row->parent ? json_integer(row->parent) : json_null());
+  if (process->error.code != 0)
+    json_object_set_new(out, "error", nt_json_text(process->error.reason));
+  if (row->info != NULL)
+    add_trace_json(out, row);
   return out;
 }
 
@@ -313,7 +376,7 @@ static int print_json(const struct nt_process_list *list) {
   json_t *out = json_array();
   for (size_t i = 0; i < list->count; i++) {
     struct row row;
-    fill_row(&list->items[i], &row);
+    fill_row(&list->items[i], list, &row);
     json_array_append_new(out, row_json(&row));
   }
   return nt_json_print(out, stdout);

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
+#include "nccltrace/process_words.h"
 #include "nccltrace/show_dump.h"
 #include "nccltrace/subcommands.h"
 
@@ -172,6 +173,15 @@ static int show_one(const char *path, const char *name, struct request *request,
   return count > 0 || (count == 0 && !needed) ? NT_EXIT_OK : NT_EXIT_FAILED;
 }
 
+static void warn_of_process(const char *operand, uint32_t pid, bool dump) {
+  char why[NT_ABSENCE_TEXT], text[NT_ABSENCE_TEXT + 128], hint[64] = "";
+  if (dump) /* "--dump 1 FILE" */
+    snprintf(hint, sizeof hint, "; a dump is chosen by --dump=%" PRIu32, pid);
+  snprintf(text, sizeof text, "no such file, and of the process with this number: %s%s",
+           nt_absence_of_process(why, pid), hint);
+  warn(operand, text);
+}
+
 /* A number that is not the name of a file is a process. */
 static int show_operand(const char *operand, struct request *request, bool several) {
   uint64_t pid;
@@ -184,9 +194,26 @@ static int show_operand(const char *operand, struct request *request, bool sever
   if (rc == 0 && process != NULL)
     result = show_one(process->area, operand, request, several);
   else
-    warn(operand, "no such file, and no traced process with this number (nccltrace ls lists them)");
+    warn_of_process(operand, (uint32_t)pid, request->dump && request->number == 0);
   nt_process_list_free(&list);
   return result;
+}
+
+/* Options that would be ignored are refused. */
+static int check_options(const struct request *request) {
+  const struct nt_show_filter *filter = &request->filter;
+  const char *with = request->dump ? "--dump" : "--header";
+  if (request->dump && request->header)
+    return nt_options_bad(&usage, "--dump does not go with --header: one of them is shown");
+  if ((request->dump || request->header) &&
+      (filter->comm != NULL || filter->tail != UINT64_MAX || filter->stacks))
+    return nt_options_bad(&usage, "%s does not go with %s, which is about records", with,
+                          filter->comm != NULL ? "--comm"
+                          : filter->stacks     ? "--stacks"
+                                               : "--tail");
+  if (request->full && !request->dump)
+    return nt_options_bad(&usage, "--full-stacks is about dumps: it needs --dump");
+  return NT_EXIT_OK;
 }
 
 int nt_command_show(int argc, char **argv) {
@@ -216,6 +243,9 @@ int nt_command_show(int argc, char **argv) {
     return parser.status;
   if (parser.first >= argc)
     return nt_options_bad(&usage, "no FILE or PID given");
+  status = check_options(&request);
+  if (status != NT_EXIT_OK)
+    return status;
   request.color = nt_color_wanted(when, stdout);
   bool several = argc - parser.first > 1;
   for (int i = parser.first; i < argc; i++)

@@ -200,7 +200,7 @@ static const struct {
     {"NCCL", {"nccl."}},
     {"machine", {"kernel", "machine", "cpus", "shm.", "limit."}},
     {"network", {"net.", "ib."}},
-    {"tracing", {"area", "directory", "dump."}},
+    {"tracing", {"area", "directory", "dump.", "native."}},
     {"environment", {"env."}},
     {"other evidence", {""}},
 };
