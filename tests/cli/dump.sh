@@ -104,6 +104,69 @@ await() { # PID PATTERN
   done
   return 1
 }
+cat >"$dir/host.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { char internal[128]; } id;
+int ncclGetUniqueId(id *), ncclCommInitRank(void **, int, id, int);
+int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+int cudaMalloc(void **, size_t), cudaStreamSynchronize(void *), cudaLaunchHostFunc(void *, void (*)(void *), void *);
+
+static FILE *input;
+static int stuck[2];
+
+__attribute__((noinline)) static int read_batch(void) {
+  char line[64];
+  char *got = fgets(line, sizeof line, input); /* nothing ever comes */
+  return got != NULL;
+}
+
+__attribute__((noinline)) static void hold(void *unused) {
+  char byte;
+  (void)unused;
+  if (read(stuck[0], &byte, 1) < 0)
+    abort();
+}
+
+__attribute__((noinline)) static int step(void *buffer, void *comm) {
+  ncclAllReduce(buffer, buffer, 16, 7, 0, comm, NULL);
+  int status = cudaStreamSynchronize(NULL); /* the host wait */
+  return status + 1;
+}
+
+int main(int argc, char **argv) {
+  const int rank = atoi(argv[1]);
+  const char *path = argv[2], *fault = argc > 3 ? argv[3] : "";
+  char name[4096];
+  int pipes[2];
+  id unique;
+  void *comm, *buffer;
+  snprintf(name, sizeof name, "%s.new", path);
+  if (rank == 0) {
+    FILE *out = fopen(name, "wb");
+    ncclGetUniqueId(&unique);
+    if (fwrite(&unique, sizeof unique, 1, out) != 1 || fclose(out) || rename(name, path))
+      return 1;
+  }
+  while (access(path, R_OK))
+    usleep(10000);
+  FILE *in = fopen(path, "rb");
+  if (fread(&unique, sizeof unique, 1, in) != 1 || pipe(pipes) || pipe(stuck))
+    return 1;
+  input = fdopen(pipes[0], "r");
+  ncclCommInitRank(&comm, 2, unique, rank);
+  cudaMalloc(&buffer, 1024);
+  step(buffer, comm);
+  if (rank == 1 && !strcmp(fault, "gpu"))
+    cudaLaunchHostFunc(NULL, hold, NULL);
+  if (strcmp(fault, "outside") == 0 || (rank == 1 && !*fault))
+    return read_batch();
+  return step(buffer, comm);
+}
+C
 start job 0 2
 start job 1 2
 check "rank 0 waits for the GPU" await "${pids[0]}" 'AllReduce #2 .*, in cudaStreamSynchronize'
@@ -156,17 +219,17 @@ check "which says so" count '^dump 2 of .*, asked for by a signal: ' 1
 if [ -n "$python" ]; then
   line=$(grep -n 'return os.read' "$dir/job.py" | cut -d: -f1)
   check "the main thread's Python stack is there" count "^    $dir/job.py:$line load_batch\$" 1
-  place="load_batch\(\) at job.py:$line"
+  place="in host code in load_batch\(\) at job.py:$line \(host code since [0-9:.]+ UTC"
   run nccltrace show --dump "${pids[0]}"
   line=$(grep -n 'cudaStreamSynchronize' "$dir/job.py" | cut -d: -f1)
   check "and that of a thread blocked in a call that is traced" count "^    $dir/job.py:$line step\$" 1
 else
   echo "skip Python stacks in dumps: the library takes none"
-  place="host code"
+  place="in host code since [0-9:.]+ UTC"
 fi
 run tracediff "$dir/job"
 check "tracediff says where the culprit is" \
-  count "^  rank 1[ :].*, now in $place \(main thread sleeping in read\(fd [0-9]+\), since [0-9:.]+ UTC; from the dump of [0-9:.]+ UTC\)" 1
+  count "^  rank 1[ :].*, now $place: main thread sleeping in read\(fd [0-9]+\)(;| \() ?from the dump of [0-9:.]+ UTC\)" 1
 check "and where all its threads are told of" count "^  all its threads: nccltrace show --dump ${pids[1]} on " 1
 check "and blames whom it blamed" count '^missing \(certain\): rank 1 never called AllReduce #2 ' 1
 
@@ -179,9 +242,61 @@ else
   check "--native has native stacks" says '^ +[^ ]+\+0x[0-9a-f]+$'
 fi
 
+# ---- programs in C: their stacks are native ones, and dumps have them --------------------------------
+native=
+"${CC:-cc}" -O1 -g -o "$dir/host" "$dir/host.c" -L"$build/sim" -l:libnccl.so.2 -l:libcudart.so.13 \
+  -Wl,-rpath-link,"$build/sim" 2>"$dir/err" || check "the program in C is built" false
+line_of() { grep -n -- "$1" "$dir/host.c" | head -n 1 | cut -d: -f1; }
+start_c() { # NAME [FAULT]: two ranks, in c0 and c1
+  local rank
+  for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 NCCLTRACE_DIR="$dir/$1" LD_LIBRARY_PATH="$build/sim" \
+      LD_PRELOAD="$build/libnccltrace.so" "$dir/host" $rank "$dir/$1.id" ${2:+"$2"} >"$dir/$1$rank.log" 2>&1 </dev/null &
+    pids+=($!)
+    eval "c$rank=$!"
+  done
+}
+end_c() {
+  kill -KILL "$c0" "$c1"
+  wait "$c0" "$c1" 2>/dev/null
+}
+start_c c
+check "rank 0 of a program in C waits" await "$c0" 'AllReduce #2 .*, in cudaStreamSynchronize'
+check "its rank 1 is one call short" await "$c1" 'AllReduce #1 '
+run tracediff "$dir/c"
+check "next tells of a dump with native stacks" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+check "and of no debugger" count 'gdb' 0
+run nccltrace dump --native --dir "$dir/c"
+says '[12] native stacks?' && native=yes
+run tracediff "$dir/c"
+if [ -n "$native" ]; then
+  check "a dump with native stacks says where it is" count \
+    "now in host code in read_batch\(\) at host.c:$(line_of 'nothing ever comes') \(host code since .*: main thread sleeping in read" 1
+  check "the program's own functions are its stack" \
+    test "$(grep '^    [^ ]' "$dir/out" | sed 's/ at .*//; s/^ *//' | tr '\n' ' ')" = 'read_batch main '
+  check "and next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+  run nccltrace show --dump --full-stacks "$c1"
+  check "a function without debug information has no line" says '^ +_start\+0x[0-9a-f]+ at '
+  check "one with it has" says '^ +main at .*host.c:[0-9]+$'
+else
+  echo "skip native stacks in findings: the library takes none"
+fi
+end_c
+
+start_c g gpu
+check "rank 1 waits for a device that is stuck" await "$c1" 'AllReduce #2 .*, in cudaStreamSynchronize'
+run tracediff "$dir/g"
+check "a rank in a host wait can be dumped" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/g"
+run tracediff "$dir/g"
+check "it is the device" says '^gpu '
+[ -z "$native" ] || check "and once it is, next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+[ -z "$native" ] || check "with where it waits" says '^    step at host.c:[0-9]+$'
+end_c
+
 kill -STOP "${pids[1]}"
 check "rank 1 is stopped" await "${pids[1]}" ' stopped '
-run nccltrace dump --all
+run nccltrace dump --all --dir "$dir/job"
 check "a stopped process is not asked, the other is" \
   test "$(sort "$dir/out" | grep -cE 'rank (0: dump [0-9]+ of|1: stopped: nothing is written)')/$(wc -l <"$dir/out")" = 2/2
 run nccltrace dump --signal "${pids[1]}"
@@ -189,17 +304,18 @@ check "nor is it sent a signal" count 'rank 1: stopped: ' 1
 kill -CONT "${pids[1]}"
 
 start deaf 0 1 deaf
-deaf=${pids[2]}
+deaf=$!
 check "a third job runs" await "$deaf" 'AllReduce #1 '
 run nccltrace dump --signal "$deaf"
 check "a signal without a handler is not sent" test $? -eq 1
 check "and it is said why" count ': signal [0-9]+ was not sent: the process does not handle it any more' 1
 check "the process lives" kill -0 "$deaf"
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
-check "a fourth job runs" await "${pids[3]}" 'AllReduce #1 '
-run nccltrace dump --signal "${pids[3]}"
+silent=$!
+check "a fourth job runs" await "$silent" 'AllReduce #1 '
+run nccltrace dump --signal "$silent"
 check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
-run nccltrace dump "${pids[3]}"
+run nccltrace dump "$silent"
 check "and can be asked without one" count ': dump 1 of ' 1
 
 kill -KILL "${pids[@]}"
@@ -211,5 +327,5 @@ check "a dead process is not asked" count 'rank 1: vanished: .*left-over area' 1
 run nccltrace show --dump=2 "$dir/job/rank1.trace"
 check "its dumps are there" count '^dump 2 of ' 1
 run tracediff "$dir/job"
-check "and tell where it was" count "^  rank 1[ :].*, last seen in $place \(main thread sleeping in read" 1
+check "and tell where it was" count "^  rank 1[ :].*, last seen $place: main thread sleeping in read" 1
 finish

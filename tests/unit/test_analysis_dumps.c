@@ -63,9 +63,9 @@ static void a_culprit_is_where_its_dump_says(void **state) {
   job_others(&j, 1, a, NT_FN_AllReduce, 16);
   dump(1);
   const struct nt_culprit *it = culprit();
-  assert_non_null(strstr(it->now, "in load() at data.py:41 (main thread sleeping in read(fd 7), "
-                                  "since "));
-  assert_non_null(strstr(it->now, "; from the dump of "));
+  assert_non_null(strstr(it->now, "in host code in load() at data.py:41 (host code since "));
+  assert_non_null(strstr(it->now, " UTC: main thread sleeping in read(fd 7); from the dump of "));
+  assert_false(it->of_last);
   assert_string_equal(it->stack->user, "data.py:41 load");
   job_free(&j);
 }
@@ -83,6 +83,50 @@ static void a_dump_of_before_the_last_call_says_nothing(void **state) {
   job_free(&j);
 }
 
+/* A line of the first finding's `next` begins with `text`. */
+static bool next(const char *text) {
+  const struct nt_lines *lines = &j.verdict.findings[0].next;
+  for (uint32_t i = 0; i < lines->count; i++)
+    if (!strncmp(lines->line[i], text, strlen(text)))
+      return true;
+  return false;
+}
+
+static void next_is_a_dump_until_there_is_one(void **state) {
+  (void)state;
+  for (int python = 0; python < 2; python++)
+    for (int dumped = 0; dumped < 2; dumped++) {
+      uint32_t a = start(3, "0-2");
+      job_all(&j, a, NT_FN_AllReduce, 16);
+      job_others(&j, 1, a, NT_FN_AllReduce, 16);
+      job_rank(&j, 1)->python_stacks = python;
+      if (dumped)
+        dump(1)->stacks = true;
+      culprit();
+      assert_int_equal(next("all its threads: nccltrace show --dump 1001 on node"), dumped);
+      assert_int_equal(next("nccltrace dump 1001 on node, then"), !dumped && python);
+      assert_int_equal(next("nccltrace dump --native 1001 on node, then"), !dumped && !python);
+      job_free(&j);
+    }
+}
+
+static void a_dump_without_stacks_or_of_before_the_stall_is_not_enough(void **state) {
+  (void)state;
+  for (int early = 0; early < 2; early++) {
+    uint32_t a = start(3, "0-2");
+    job_all(&j, a, NT_FN_AllReduce, 16);
+    if (early)
+      dump(1)->stacks = true;
+    job_pass(&j, 5);
+    job_others(&j, 1, a, NT_FN_AllReduce, 16);
+    if (!early)
+      dump(1);
+    culprit();
+    assert_true(next("nccltrace dump --native 1001 on node, then tracediff again"));
+    job_free(&j);
+  }
+}
+
 static void of_another_thread_that_called_nccl_both_are_told(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -94,9 +138,9 @@ static void of_another_thread_that_called_nccl_both_are_told(void **state) {
   made->threads[made->thread_count++] = (struct nt_model_dump_thread){
       .tid = 9, .thread = 4, .name = strdup("worker"), .doing = strdup("running")};
   const struct nt_culprit *it = culprit();
-  assert_non_null(strstr(it->now, "in host code (thread worker running, since "));
-  assert_non_null(strstr(it->now, "; main thread in load() at data.py:41, sleeping in read(fd 7); "
-                                  "from the dump of "));
+  assert_non_null(strstr(it->now, "in host code since "));
+  assert_non_null(strstr(it->now, " UTC: thread worker running; main thread in load() at "
+                                  "data.py:41, sleeping in read(fd 7) (from the dump of "));
   job_free(&j);
 }
 
@@ -270,6 +314,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_culprit_is_where_its_dump_says),
       cmocka_unit_test(a_dump_of_before_the_last_call_says_nothing),
+      cmocka_unit_test(next_is_a_dump_until_there_is_one),
+      cmocka_unit_test(a_dump_without_stacks_or_of_before_the_stall_is_not_enough),
       cmocka_unit_test(of_another_thread_that_called_nccl_both_are_told),
       cmocka_unit_test(a_thread_inside_a_call_is_said_to_be_there),
       cmocka_unit_test(facts_of_hardware_are_evidence_of_a_standstill_outside),

@@ -55,6 +55,26 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
     [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
 };
 
+/* Where it is: in a dump, or in a call that has not returned; else where it was called from last. */
+static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culprit,
+                       uint32_t last) {
+  const struct nt_job *job = inquiry->job;
+  const struct nt_model_rank *rank = &job->model->ranks[culprit->rank];
+  const uint32_t wait = nt_host_wait_of(job, culprit->rank);
+  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank);
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank);
+  culprit->dumped = now != NULL;
+  if (now && now->stack.all)
+    culprit->stack = &now->stack;
+  else
+    culprit->stack = nt_model_stack(rank, wait == NT_NONE ? last : wait);
+  culprit->of_last = culprit->stack && wait == NT_NONE && last != NT_NONE &&
+                     culprit->stack != (now ? &now->stack : NULL) &&
+                     !nt_call_is_open(job, culprit->rank, last);
+  if (!culprit->stack && dumped && dumped->stack.all)
+    culprit->stack = &dumped->stack;
+}
+
 static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
   culprit->world = (int32_t)world;
   culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
@@ -75,16 +95,14 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     culprit->since_ns =
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
-  uint32_t wait = nt_host_wait_of(inquiry->job, culprit->rank);
-  const struct nt_model_dump_thread *thread = nt_describe_thread(inquiry->job, culprit->rank);
-  culprit->dumped = thread != NULL;
-  if (thread && thread->stack.all)
-    culprit->stack = &thread->stack;
-  else
-    culprit->stack = nt_model_stack(rank, wait == NT_NONE ? last : wait);
+  fill_stack(inquiry, culprit, last);
   char now[2 * NT_DESCRIBE];
-  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank))
+  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank)) {
+    char *site = strstr(now, ", last call at "); /* that is `at` */
+    if (site)
+      *site = '\0';
     culprit->now = strdup(now);
+  }
   if (fate->kind != NT_FATE_ALIVE)
     culprit->since_ns = fate->ns;
 }
@@ -109,6 +127,32 @@ static bool lives(const struct nt_model_rank *rank) {
          rank->state == NT_PROCESS_ENDING;
 }
 
+/* A dump of since then that has stacks: another would tell no more. */
+static bool is_dumped(const struct nt_model_rank *rank, int64_t since_ns) {
+  return rank->dump && rank->dump->stacks && rank->dump->began_ns >= since_ns;
+}
+
+/* Its stacks are native ones only: "--native ", else "". */
+static const char *dump_option(const struct nt_model_rank *rank) {
+  return rank->python_stacks && rank->state != NT_PROCESS_ENDING ? "" : "--native ";
+}
+
+/* Which command tells more of a process that lives. */
+static void say_process(struct nt_finding *finding, const struct nt_model_rank *rank,
+                        int64_t since_ns) {
+  const char *host = rank->host ? rank->host : "its host";
+  if (rank->state == NT_PROCESS_STOPPED)
+    nt_lines_add(&finding->next,
+                 "let it go on (SIGCONT), or find out who stopped it: kill -CONT %u on %s",
+                 rank->pid, host);
+  else if (is_dumped(rank, since_ns))
+    nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
+                 host);
+  else
+    nt_lines_add(&finding->next, "nccltrace dump %s%u on %s, then tracediff again",
+                 dump_option(rank), rank->pid, host);
+}
+
 /* What to do with the processes to blame that still live. */
 static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   struct nt_rank_set stopped = {0};
@@ -121,22 +165,10 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     if (!rank || !lives(rank) || told >= PROCESSES_MAX)
       continue;
     told++;
-    const char *host = rank->host ? rank->host : "its host";
-    if (rank->state == NT_PROCESS_STOPPED) {
+    if (rank->state == NT_PROCESS_STOPPED)
       nt_rank_set_add(&stopped, (uint32_t)culprit->world);
-      nt_lines_add(&finding->next,
-                   "let it go on (SIGCONT), or find out who stopped it: kill -CONT "
-                   "%u on %s",
-                   rank->pid, host);
-    } else if (culprit->dumped) {
-      nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
-                   host);
-    } else if (rank->site_count && rank->state != NT_PROCESS_ENDING) {
-      nt_lines_add(&finding->next, "nccltrace dump %u on %s, then tracediff again", rank->pid,
-                   host);
-    } else {
-      nt_lines_add(&finding->next, "gdb -p %u on %s", rank->pid, host);
-    }
+    say_process(finding, rank,
+                culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns);
   }
   if (nt_rank_set_count(&stopped) && finding->summary) {
     char *before = finding->summary;

@@ -133,6 +133,10 @@ static uint32_t last_record(const struct nt_job *job, uint32_t rank) {
   return last;
 }
 
+const struct nt_model_dump_thread *nt_describe_dumped(const struct nt_job *job, uint32_t rank) {
+  return nt_dump_thread_now(job, rank, last_record(job, rank));
+}
+
 const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank) {
   uint32_t last = last_record(job, rank);
   if (nt_host_wait_of(job, rank) != NT_NONE ||

@@ -59,9 +59,14 @@ char *nt_dump_words(char *out, size_t size, const struct nt_model_rank *rank,
     thread_words(second, sizeof second, leader, true);
   if (since_ns)
     nt_time_short(since, since_ns);
-  snprintf(out, size, "in %s (%s%s%s%s%s; from the dump of %s)",
-           thread->place ? thread->place : "host code", first, *since ? ", since " : "", since,
-           *second ? "; " : "", second, nt_time_short(of, rank->dump->began_ns));
+  nt_time_short(of, rank->dump->began_ns);
+  if (thread->place)
+    snprintf(out, size, "in host code in %s (%s%s%s%s%s%s; from the dump of %s)", thread->place,
+             *since ? "host code since " : "", since, *since ? ": " : "", first,
+             *second ? "; " : "", second, of);
+  else
+    snprintf(out, size, "in host code%s%s: %s%s%s (from the dump of %s)", *since ? " since " : "",
+             since, first, *second ? "; " : "", second, of);
   return out;
 }
 

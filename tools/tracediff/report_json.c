@@ -71,6 +71,9 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "now", nt_json_text(culprit->now));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
   json_object_set_new(value, "stack", stack_json(culprit->stack));
+  json_object_set_new(value, "stack_of",
+                      culprit->stack ? json_string(culprit->of_last ? "last call" : "now")
+                                     : json_null());
   return value;
 }
 

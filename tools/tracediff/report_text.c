@@ -32,11 +32,14 @@ static void print_notes(const struct nt_verdict *verdict, FILE *out) {
     print_line(out, "note: ", verdict->notes.line[i]);
 }
 
-static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *out) {
+static void print_stack(const struct nt_model_stack *stack, bool of_last, bool whole, FILE *out) {
+  if (stack && of_last)
+    fputs("    where it made its last call:\n", out);
+  const char *indent = of_last ? "      " : "    ";
   const char *text = !stack ? "" : whole || !*stack->user ? stack->all : stack->user;
   while (*text) {
     size_t length = strcspn(text, "\n");
-    fprintf(out, "    %.*s\n", (int)length, text);
+    fprintf(out, "%s%.*s\n", indent, (int)length, text);
     text += length + (text[length] == '\n');
     if (!whole && stack && text > stack->all && !*stack->user)
       break; /* nothing of the program: the innermost frame says where it is */
@@ -70,9 +73,9 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     nt_text_escape_print(out, culprit->now);
   }
   if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
-    fprintf(out, ", since %s", nt_time_text(time, culprit->since_ns));
+    fprintf(out, ", since %s", nt_time_short(time, culprit->since_ns));
   fputc('\n', out);
-  print_stack(culprit->stack, style->full_stacks, out);
+  print_stack(culprit->stack, culprit->of_last, style->full_stacks, out);
 }
 
 static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {
