@@ -294,6 +294,27 @@ check "it is the device" says '^gpu '
 [ -z "$native" ] || check "with where it waits" says '^    step at host.c:[0-9]+$'
 end_c
 
+start_c o outside
+check "all ranks made the same calls" await "$c0" 'AllReduce #1 '
+outside() { # both are in the read, and have been for long enough
+  local tenth
+  for ((tenth = 0; tenth < 200; tenth++)); do
+    run tracediff "$@" "$dir/o"
+    ! says '^outside ' || return 0
+    sleep 0.1
+  done
+  return 1
+}
+check "they wait outside" outside
+check "next tells how to dump all of them" count "^  nccltrace dump --native --dir $(realpath "$dir")/o on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/o"
+check "they still do" outside --full-stacks
+if [ -n "$native" ]; then
+  check "--full-stacks has the stack of every rank" count '^    read_batch at host.c:[0-9]+$' 2
+  check "and next shows their dumps" count "^  all its threads: nccltrace show --dump ($c0|$c1) on " 2
+fi
+end_c
+
 kill -STOP "${pids[1]}"
 check "rank 1 is stopped" await "${pids[1]}" ' stopped '
 run nccltrace dump --all --dir "$dir/job"

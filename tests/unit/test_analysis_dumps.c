@@ -186,6 +186,57 @@ static void facts_of_hardware_are_evidence_of_a_standstill_outside(void **state)
   job_free(&j);
 }
 
+static void a_kernel_log_counts_from_the_job_s_start_and_of_its_own_processes(void **state) {
+  (void)state;
+  char line[400] = "kernel log: NVRM: Xid 31, ";
+  memset(line + strlen(line), 'x', 300);
+  uint32_t a = start(2, "0-1");
+  const int64_t began = j.clock;
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  job_pass(&j, 3000);
+  struct nt_model_dump *made = dump(0);
+  add_fact(made, "kernel log: NVRM: Xid 13", NT_FACT_OF_NODE, began - 2000 * MS);
+  add_fact(made, "kernel log: Memory cgroup out of memory: Killed process 77 (x)", NT_FACT_OF_NODE,
+           j.clock);
+  add_fact(made, "kernel log: oom-kill:constraint=CONSTRAINT_MEMCG,pid=1001,uid=0", NT_FACT_OF_NODE,
+           j.clock);
+  add_fact(made, "kernel log: Out of memory: Killed process 78 (x)", NT_FACT_OF_NODE, j.clock);
+  add_fact(made, line, NT_FACT_OF_NODE, j.clock);
+  job_judge(&j);
+  assert_int_equal(j.verdict.findings[0].class, NT_CLASS_OUTSIDE);
+  assert_int_equal(evidence("host node: kernel log: NVRM: Xid 13"), 0);
+  assert_int_equal(evidence("host node: kernel log: Memory cgroup"), 0);
+  assert_int_equal(evidence("host node: kernel log: oom-kill"), 1);
+  assert_int_equal(evidence("host node: kernel log: Out of memory"), 1);
+  assert_int_equal(evidence("host node: kernel log: NVRM: Xid 31"), 1);
+  const struct nt_lines *lines = &j.verdict.findings[0].evidence;
+  for (uint32_t i = 0; i < lines->count; i++) {
+    assert_true(strlen(lines->line[i]) < 200);
+    if (strstr(lines->line[i], "kernel log"))
+      assert_non_null(strstr(lines->line[i], " UTC)"));
+  }
+  job_free(&j);
+}
+
+static void a_standstill_outside_tells_how_to_look_at_all_ranks(void **state) {
+  (void)state;
+  for (int dumped = 0; dumped < 2; dumped++) {
+    uint32_t a = start(2, "0-1");
+    job_all(&j, a, NT_FN_AllReduce, 16);
+    job_pass(&j, 3000);
+    for (uint32_t r = 0; r < 2 && dumped; r++)
+      dump(r)->stacks = true;
+    job_judge(&j);
+    assert_int_equal(j.verdict.findings[0].class, NT_CLASS_OUTSIDE);
+    assert_int_equal(next("nccltrace dump --native 1001 on node, then"), !dumped);
+    assert_int_equal(next("all its threads: nccltrace show --dump 1001 on node"), dumped);
+    assert_int_equal(next("where all ranks are: tracediff --full-stacks"), dumped);
+    assert_int_equal(j.verdict.findings[0].stand_count, 2);
+    assert_int_equal(j.verdict.findings[0].stands[1].stack != NULL, dumped);
+    job_free(&j);
+  }
+}
+
 static void facts_of_hardware_are_no_evidence_of_a_missing_call(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -319,6 +370,8 @@ int main(void) {
       cmocka_unit_test(of_another_thread_that_called_nccl_both_are_told),
       cmocka_unit_test(a_thread_inside_a_call_is_said_to_be_there),
       cmocka_unit_test(facts_of_hardware_are_evidence_of_a_standstill_outside),
+      cmocka_unit_test(a_kernel_log_counts_from_the_job_s_start_and_of_its_own_processes),
+      cmocka_unit_test(a_standstill_outside_tells_how_to_look_at_all_ranks),
       cmocka_unit_test(facts_of_hardware_are_no_evidence_of_a_missing_call),
       cmocka_unit_test(only_what_a_finding_may_need_is_loaded),
   };

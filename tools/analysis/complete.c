@@ -49,7 +49,7 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
          "nvidia-smi and the switch's counters tell errors",
          "look into dmesg of all nodes for Xid errors; run nccl-tests over the same ranks"},
     [NT_CLASS_OUTSIDE] =
-        {"look at the stacks of the hosts: a barrier, a lock, a store, a file "
+        {"look for what the hosts wait in: a barrier, a lock, a store, a file "
          "system or a data loader",
          "compare the ranks with each other: the one that stands elsewhere is the one to look at"},
     [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
@@ -181,6 +181,46 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
   nt_rank_set_free(&stopped);
 }
 
+/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
+static char *directory_of(const struct nt_model_rank *rank) {
+  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash)
+    *slash = '\0';
+  return real;
+}
+
+/* Where nobody is to blame: a dump of all, and then where each is. */
+static void say_all(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  const struct nt_model_rank *first = NULL; /* of those without a dump */
+  bool hosts = false, native = false;
+  uint32_t told = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    if (!lives(rank) || is_dumped(rank, finding->since_ns))
+      continue;
+    hosts |= first && strcmp(first->host ? first->host : "", rank->host ? rank->host : "") != 0;
+    native |= *dump_option(rank) != '\0';
+    first = first ? first : rank;
+  }
+  char *directory = first ? directory_of(first) : NULL;
+  if (directory)
+    nt_lines_add(&finding->next, "nccltrace dump %s--dir %s on %s, then tracediff again",
+                 native ? "--native " : "", directory,
+                 hosts         ? "each host"
+                 : first->host ? first->host
+                               : "its host");
+  for (uint32_t r = 0; r < model->rank_count && !directory && told < PROCESSES_MAX; r++)
+    if (lives(&model->ranks[r]) && (!first || !is_dumped(&model->ranks[r], finding->since_ns))) {
+      say_process(finding, &model->ranks[r], finding->since_ns);
+      told++;
+    }
+  if (!first && told)
+    nt_lines_add(&finding->next, "where all ranks are: tracediff --full-stacks");
+  free(directory);
+}
+
 /* Whose device nobody could look at, among those that the finding is about. */
 static void say_blocked(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
@@ -193,6 +233,24 @@ static void say_blocked(const struct nt_inquiry *inquiry, struct nt_finding *fin
     if (concerned && nt_describe_blocked(line, sizeof line, rank))
       nt_lines_add(&finding->evidence, "%s", line);
   }
+}
+
+static bool is_of_all(enum nt_class class) {
+  return class == NT_CLASS_STALLED || class == NT_CLASS_OUTSIDE;
+}
+
+static int fill_stands(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  if (!is_of_all(finding->class) || !model->rank_count)
+    return 0;
+  finding->stands = calloc(NT_CULPRITS_MAX, sizeof *finding->stands);
+  if (!finding->stands)
+    return -NT_ERR_MEMORY;
+  for (uint32_t r = 0; r < model->rank_count && finding->stand_count < NT_CULPRITS_MAX; r++)
+    if (model->ranks[r].world >= 0 && lives(&model->ranks[r]))
+      fill_culprit(inquiry, &finding->stands[finding->stand_count++],
+                   (uint32_t)model->ranks[r].world);
+  return 0;
 }
 
 /* Classes that accuse nobody by their meaning are as certain as what they say. */
@@ -218,11 +276,15 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
     status = fill_culprits(inquiry, finding);
     if (!status)
+      status = fill_stands(inquiry, finding);
+    if (!status)
       status = nt_say_chain(inquiry, finding);
     nt_say_dumps(inquiry, finding);
     say_blocked(inquiry, finding);
     nt_group_evidence(&finding->evidence);
     say_processes(inquiry, finding);
+    if (is_of_all(finding->class))
+      say_all(inquiry, finding);
     say_next(finding);
     if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
         accuses(finding->class))

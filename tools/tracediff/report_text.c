@@ -78,6 +78,30 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   print_stack(culprit->stack, culprit->of_last, style->full_stacks, out);
 }
 
+/* Of a finding that blames nobody: the whole stack of each rank, as far as there are some. */
+static void print_stands(const struct nt_verdict *verdict, const struct nt_finding *finding,
+                         bool color, FILE *out) {
+  char name[NT_RANK_NAME];
+  bool titled = false;
+  for (uint32_t i = 0; i < finding->stand_count; i++) {
+    const struct nt_culprit *stand = &finding->stands[i];
+    if (!stand->stack)
+      continue;
+    if (!titled)
+      fprintf(out, "%sstacks:%s\n", nt_style_text(color, NT_STYLE_BOLD),
+              nt_style_text(color, NT_STYLE_PLAIN));
+    titled = true;
+    fprintf(out, "  %s",
+            nt_describe_rank(name, sizeof name, &verdict->job.model->ranks[stand->rank]));
+    if (stand->now) {
+      fputs(": ", out);
+      nt_text_escape_print(out, stand->now);
+    }
+    fputc('\n', out);
+    print_stack(stand->stack, stand->of_last, true, out);
+  }
+}
+
 static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {
   if (!lines->count)
     return;
@@ -116,6 +140,8 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
     fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
   if (finding->since_ns)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
+  if (style->full_stacks)
+    print_stands(verdict, finding, style->color, out);
   print_lines("evidence:", &finding->evidence, style->color, out);
   print_lines("next:", &finding->next, style->color, out);
 }
