@@ -55,6 +55,8 @@ class UniqueId(ctypes.Structure):
 
 
 def load_batch():
+    if "gil" in sys.argv:
+        ctypes.PyDLL(None).pause()
     return os.read(pipe[0], 1)
 
 
@@ -189,12 +191,20 @@ check "it tells what is missing" count '^missing: ' 1
 check "it says what the main thread waits for" \
   count "^thread ${pids[1]} python3?[0-9.]*, the main thread: sleeping in read\(fd [0-9]+, 0x[0-9a-f]+, 1\)" 1
 check "threads that stand alike are told once" count '^  and( [0-9]+,?)+: [56] threads like this$' 1
-check "the library's own come last" test "$(grep '^thread' "$dir/out" | tail -n 1 | grep -c 'of libnccltrace')" = 1
+line_at() { grep -nE -m 1 -- "$1" "$dir/out" | cut -d: -f1; }
+check "the main thread comes first, the library's own last and in one line" \
+  test "$(grep -E '^(thread|[0-9]+ threads of)' "$dir/out" | sed -n '1p;$p' | grep -cE ', the main thread|^[0-9]+ threads of libnccltrace: nccltrace [0-9]+')" = 2
+check "threads come before facts" test "$(line_at '^[0-9]+ threads of libnccltrace')" -lt "$(line_at '^process$')"
+check "sizes are told in units too" says '^  rss = [0-9]+ \([0-9.]+ [KMG]iB\)$'
+check "the number of threads is told once" count '^ *threads = [0-9]+$' 0
+check "lines of the kernel's log are at the end" \
+  test -z "$(sed -n '/^kernel log/,$p' "$dir/out" | sed 1d | grep -vE '^  [0-9]+ s ago: .{1,125}$')"
 cp "$dir/out" "$dir/file"
 run nccltrace show --dump=1 "${pids[1]}"
 check "file and process give the same dump" cmp -s "$dir/out" "$dir/file"
 run nccltrace show --dump --full-stacks "${pids[1]}"
-check "--full-stacks tells of every thread" \
+check "--full-stacks tells of every thread, also of the library's" says '^thread .*, of libnccltrace'
+check "--full-stacks folds none" \
   test "$(grep -c '^thread' "$dir/out")" -gt $(($(grep -c '^thread' "$dir/file") + 3))
 run nccltrace show --dump --json "${pids[1]}"
 check "--dump --json tells the same" json "d[0]['dump']['number'] == 1 and d[0]['dump']['reason'] == 'request' and \
@@ -331,6 +341,23 @@ run nccltrace dump --signal "$deaf"
 check "a signal without a handler is not sent" test $? -eq 1
 check "and it is said why" count ': signal [0-9]+ was not sent: the process does not handle it any more' 1
 check "the process lives" kill -0 "$deaf"
+if [ -n "$python" ]; then
+  start keeps 0 1 gil
+  keeps=$!
+  check "a job whose main thread keeps the GIL runs" await "$keeps" 'AllReduce #1 '
+  gil() { # it has come to the pause
+    local tenth
+    for ((tenth = 0; tenth < 100; tenth++)); do
+      run nccltrace dump "$keeps"
+      run nccltrace show --dump "$keeps"
+      ! says "$1" || return 0
+      sleep 0.1
+    done
+    return 1
+  }
+  check "whoever holds the GIL is marked" gil "^thread $keeps .*, the main thread, holds the GIL: sleeping in pause"
+  check "and told once" count '^  gil = ' 0
+fi
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
 silent=$!
 check "a fourth job runs" await "$silent" 'AllReduce #1 '
