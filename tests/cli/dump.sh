@@ -117,6 +117,7 @@ int ncclGetUniqueId(id *), ncclCommInitRank(void **, int, id, int);
 int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
 int cudaMalloc(void **, size_t), cudaStreamSynchronize(void *), cudaLaunchHostFunc(void *, void (*)(void *), void *);
 
+int other(int);
 static FILE *input;
 static int stuck[2];
 
@@ -129,8 +130,8 @@ __attribute__((noinline)) static int read_batch(void) {
 __attribute__((noinline)) static void hold(void *unused) {
   char byte;
   (void)unused;
-  if (read(stuck[0], &byte, 1) < 0)
-    abort();
+  while (read(stuck[0], &byte, 1) < 0)
+    continue;
 }
 
 __attribute__((noinline)) static int step(void *buffer, void *comm) {
@@ -139,7 +140,7 @@ __attribute__((noinline)) static int step(void *buffer, void *comm) {
   return status + 1;
 }
 
-int main(int argc, char **argv) {
+__attribute__((noinline)) static int run(int argc, char **argv) {
   const int rank = atoi(argv[1]);
   const char *path = argv[2], *fault = argc > 3 ? argv[3] : "";
   char name[4096];
@@ -165,9 +166,11 @@ int main(int argc, char **argv) {
   if (rank == 1 && !strcmp(fault, "gpu"))
     cudaLaunchHostFunc(NULL, hold, NULL);
   if (strcmp(fault, "outside") == 0 || (rank == 1 && !*fault))
-    return read_batch();
-  return step(buffer, comm);
+    return read_batch() + 1; /* not the last thing: run stays on the stack */
+  return other(step(buffer, comm)) + 1;
 }
+
+int main(int argc, char **argv) { return run(argc, argv); }
 C
 start job 0 2
 start job 1 2
@@ -253,8 +256,9 @@ else
 fi
 
 # ---- programs in C: their stacks are native ones, and dumps have them --------------------------------
-native=
-"${CC:-cc}" -O1 -g -o "$dir/host" "$dir/host.c" -L"$build/sim" -l:libnccl.so.2 -l:libcudart.so.13 \
+native='' c0='' c1=''
+echo 'int other(int x) { return 3 * x; }' >"$dir/other.c" # two units: _start lies between what is of the second, and behind a line without length
+"${CC:-cc}" -O2 -g -o "$dir/host" "$dir/other.c" "$dir/host.c" -L"$build/sim" -l:libnccl.so.2 -l:libcudart.so.13 \
   -Wl,-rpath-link,"$build/sim" 2>"$dir/err" || check "the program in C is built" false
 line_of() { grep -n -- "$1" "$dir/host.c" | head -n 1 | cut -d: -f1; }
 start_c() { # NAME [FAULT]: two ranks, in c0 and c1
@@ -283,11 +287,11 @@ if [ -n "$native" ]; then
   check "a dump with native stacks says where it is" count \
     "now in host code in read_batch\(\) at host.c:$(line_of 'nothing ever comes') \(host code since .*: main thread sleeping in read" 1
   check "the program's own functions are its stack" \
-    test "$(grep '^    [^ ]' "$dir/out" | sed 's/ at .*//; s/^ *//' | tr '\n' ' ')" = 'read_batch main '
+    test "$(grep '^    [^ ]' "$dir/out" | sed 's/ at .*//; s/^ *//' | tr '\n' ' ')" = 'read_batch run '
   check "and next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
   run nccltrace show --dump --full-stacks "$c1"
   check "a function without debug information has no line" says '^ +_start\+0x[0-9a-f]+ at '
-  check "one with it has" says '^ +main at .*host.c:[0-9]+$'
+  check "one with it has" says '^ +run at .*host.c:[0-9]+$'
 else
   echo "skip native stacks in findings: the library takes none"
 fi
