@@ -165,6 +165,10 @@ __attribute__((noinline)) static int run(int argc, char **argv) {
   step(buffer, comm);
   if (rank == 1 && !strcmp(fault, "gpu"))
     cudaLaunchHostFunc(NULL, hold, NULL);
+  while (!strcmp(fault, "moves")) {
+    step(buffer, comm);
+    usleep(20000);
+  }
   if (strcmp(fault, "outside") == 0 || (rank == 1 && !*fault))
     return read_batch() + 1; /* not the last thing: run stays on the stack */
   return other(step(buffer, comm)) + 1;
@@ -305,7 +309,14 @@ run nccltrace dump --native --dir "$dir/g"
 run tracediff "$dir/g"
 check "it is the device" says '^gpu '
 [ -z "$native" ] || check "and once it is, next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+[ -z "$native" ] || check "and from where it waits" says 'in cudaStreamSynchronize, called in step\(\) at host.c:[0-9]+ \(from the dump of '
 [ -z "$native" ] || check "with where it waits" says '^    step at host.c:[0-9]+$'
+end_c
+
+start_c m moves
+check "a job makes calls" await "$c0" 'AllReduce #[0-9]{2,} '
+run tracediff "$dir/m"
+check "of a job that goes on it is said that it moves" says '^consistent: .*; the job moves'
 end_c
 
 start_c o outside

@@ -41,6 +41,10 @@ check "the runs leave traces" $? "$(cat "$work/log")"
 "$tracediff" "$fine" >"$work/out" 2>"$work/err"
 [ $? = 0 ] && grep -q '^consistent: ' "$work/out" && [ ! -s "$work/err" ]
 check "a job that agrees is consistent, status 0" $? "$(cat "$work/out" "$work/err")"
+head -1 "$work/out" | grep -q "calls agree; all processes have ended (2 ranks, "
+check "that its processes have ended is said" $? "$(cat "$work/out")"
+"$tracediff" --json "$fine" | python3 -c "import json, sys; assert json.load(sys.stdin)['notes'][-1] == 'all processes have ended'"
+check "also in JSON" $? "$("$tracediff" --json "$fine")"
 
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'

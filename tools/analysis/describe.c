@@ -203,8 +203,13 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
     nt_describe_call(what, sizeof what, job, rank, last);
   else
     nt_call_function(what, sizeof what, call->fn);
-  snprintf(out, size, "%s%sin %s%s%s", fate, *fate ? ", " : "", what, site ? " at " : "",
-           site ? site : "");
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, rank);
+  if (!site && dumped && dumped->place)
+    snprintf(words, sizeof words, ", called in %s (from the dump of %s)", dumped->place,
+             nt_time_short(time, model->dump->began_ns));
+  else
+    snprintf(words, sizeof words, "%s%s", site ? " at " : "", site ? site : "");
+  snprintf(out, size, "%s%sin %s%s", fate, *fate ? ", " : "", what, words);
   return out;
 }
 

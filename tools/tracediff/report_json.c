@@ -119,10 +119,13 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
     json_array_append_new(warnings, finding_json(verdict, &verdict->warnings[i]));
   json_object_set_new(root, "warnings", warnings);
   json_t *notes = lines_json(&verdict->notes);
-  char coverage[NT_COVERAGE];
-  if (!verdict->count)
+  char coverage[NT_COVERAGE], motion[NT_MOTION];
+  if (!verdict->count) {
     json_array_append_new(notes,
                           json_string(nt_verdict_coverage(coverage, sizeof coverage, verdict)));
+    if (*nt_report_motion(motion, sizeof motion, verdict))
+      json_array_append_new(notes, json_string(motion));
+  }
   json_object_set_new(root, "notes", notes);
   return nt_json_print(root, out);
 }

@@ -11,6 +11,8 @@
 #include "cli/rank_name.h"
 #include "cli/text.h"
 
+#define RECENT_NS INT64_C(2000000000) /* without a call for so long, it may stand */
+
 static void print_line(FILE *out, const char *indent, const char *text) {
   fputs(indent, out);
   nt_text_escape_print(out, text);
@@ -59,11 +61,13 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
   if (!same)
     fprintf(out, ": %s", state);
-  if (culprit->last) {
+  /* What it is in, or where, stands behind "now". */
+  const bool inside = culprit->last && culprit->now && strstr(culprit->now, culprit->last);
+  if (culprit->last && !inside) {
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);
   }
-  if (culprit->at) {
+  if (culprit->at && !inside && !(culprit->now && strstr(culprit->now, culprit->at))) {
     fputs(" at ", out);
     nt_text_escape_print(out, culprit->at);
   }
@@ -158,6 +162,36 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
   }
 }
 
+char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict) {
+  const struct nt_model *model = verdict->job.model;
+  uint32_t alive = 0;
+  int64_t last = 0;
+  char ago[NT_DURATION_TEXT];
+  out[0] = '\0';
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    alive += !nt_model_is_over(rank);
+    for (uint32_t i = 0; i < rank->call_count; i++) {
+      const struct nt_model_call *call = &rank->calls[i];
+      int64_t end = call->exit_ns > call->enter_ns ? call->exit_ns : call->enter_ns;
+      last = end > last ? end : last;
+    }
+  }
+  if (verdict->over || verdict->moving || !model->rank_count)
+    return out; /* said already */
+  if (!alive)
+    snprintf(out, size, "all processes have ended");
+  else if (alive < model->rank_count)
+    snprintf(out, size, "%u of %u processes have ended", model->rank_count - alive,
+             model->rank_count);
+  else if (model->now_ns && last && model->now_ns - last < RECENT_NS)
+    snprintf(out, size, "the job moves");
+  else if (model->now_ns > last && last)
+    snprintf(out, size, "all processes are alive, the last call was %s ago",
+             nt_duration_text(ago, model->now_ns - last));
+  return out;
+}
+
 static const char *why_consistent(const struct nt_verdict *verdict) {
   if (verdict->over)
     return "the ranks' calls agree up to the moment at which all processes ended; what was under "
@@ -174,10 +208,11 @@ int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_styl
                    FILE *out) {
   bool color = style->color;
   if (!verdict->count) {
-    char coverage[NT_COVERAGE];
-    fprintf(out, "%sconsistent%s: %s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
-            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict),
-            nt_verdict_coverage(coverage, sizeof coverage, verdict));
+    char coverage[NT_COVERAGE], motion[NT_MOTION];
+    nt_report_motion(motion, sizeof motion, verdict);
+    fprintf(out, "%sconsistent%s: %s%s%s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
+            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict), *motion ? "; " : "",
+            motion, nt_verdict_coverage(coverage, sizeof coverage, verdict));
     print_missing(verdict, color, out);
     print_notes(verdict, out);
     print_warnings(verdict, color, out);
