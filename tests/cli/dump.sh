@@ -244,6 +244,7 @@ else
   echo "skip Python stacks in dumps: the library takes none"
   place="in host code since [0-9:.]+ UTC"
 fi
+run nccltrace dump "${pids[1]}" # the one by a signal has woken it
 run tracediff "$dir/job"
 check "tracediff says where the culprit is" \
   count "^  rank 1[ :].*, now $place: main thread sleeping in read\(fd [0-9]+\)(;| \() ?from the dump of [0-9:.]+ UTC\)" 1
@@ -337,6 +338,23 @@ check "they still do" outside --full-stacks
 if [ -n "$native" ]; then
   check "--full-stacks has the stack of every rank" count '^    read_batch at host.c:[0-9]+$' 2
   check "and next shows their dumps" count "^  all its threads: nccltrace show --dump ($c0|$c1) on " 2
+fi
+end_c
+
+# Python without its stacks is like any other program.
+start off 0 2 '' NCCLTRACE_PYTHON=off
+c0=$!
+start off 1 2 '' NCCLTRACE_PYTHON=off
+c1=$!
+check "rank 0 of Python without stacks waits" await "$c0" 'AllReduce #2 .*, in cudaStreamSynchronize'
+check "its rank 1 is in its loader" await "$c1" 'AllReduce #1 '
+run tracediff "$dir/off"
+check "next tells of native stacks there too" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/off"
+if says ', [0-9]+ native stacks?'; then
+  run tracediff "$dir/off"
+  check "its native stack is shown" test "$(grep -c '^    [^ ]' "$dir/out")" -ge 2
+  check "and next shows its dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
 fi
 end_c
 

@@ -57,7 +57,9 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   }
   const struct nt_model_rank *rank = &verdict->job.model->ranks[culprit->rank];
   nt_describe_state(state, sizeof state, rank);
-  const bool same = culprit->now && (strstr(state, culprit->now) || strstr(culprit->now, state));
+  const bool same =
+      culprit->now && (strstr(state, culprit->now) ||
+                       (strcmp(state, "running") != 0 && strstr(culprit->now, state)));
   fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
   if (!same)
     fprintf(out, ": %s", state);
