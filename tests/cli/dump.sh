@@ -278,6 +278,7 @@ start_c() { # NAME [FAULT]: two ranks, in c0 and c1
 end_c() {
   kill -KILL "$c0" "$c1"
   wait "$c0" "$c1" 2>/dev/null
+  unset 'pids[-1]' 'pids[-1]' # numbers may be given again
 }
 start_c c
 check "rank 0 of a program in C waits" await "$c0" 'AllReduce #2 .*, in cudaStreamSynchronize'
