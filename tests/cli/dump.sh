@@ -55,6 +55,8 @@ class UniqueId(ctypes.Structure):
 
 
 def load_batch():
+    if "gil" in sys.argv:
+        ctypes.PyDLL(None).pause()
     return os.read(pipe[0], 1)
 
 
@@ -104,6 +106,76 @@ await() { # PID PATTERN
   done
   return 1
 }
+cat >"$dir/host.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { char internal[128]; } id;
+int ncclGetUniqueId(id *), ncclCommInitRank(void **, int, id, int);
+int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+int cudaMalloc(void **, size_t), cudaStreamSynchronize(void *), cudaLaunchHostFunc(void *, void (*)(void *), void *);
+
+int other(int);
+static FILE *input;
+static int stuck[2];
+
+__attribute__((noinline)) static int read_batch(void) {
+  char line[64];
+  char *got = fgets(line, sizeof line, input); /* nothing ever comes */
+  return got != NULL;
+}
+
+__attribute__((noinline)) static void hold(void *unused) {
+  char byte;
+  (void)unused;
+  while (read(stuck[0], &byte, 1) < 0)
+    continue;
+}
+
+__attribute__((noinline)) static int step(void *buffer, void *comm) {
+  ncclAllReduce(buffer, buffer, 16, 7, 0, comm, NULL);
+  int status = cudaStreamSynchronize(NULL); /* the host wait */
+  return status + 1;
+}
+
+__attribute__((noinline)) static int run(int argc, char **argv) {
+  const int rank = atoi(argv[1]);
+  const char *path = argv[2], *fault = argc > 3 ? argv[3] : "";
+  char name[4096];
+  int pipes[2];
+  id unique;
+  void *comm, *buffer;
+  snprintf(name, sizeof name, "%s.new", path);
+  if (rank == 0) {
+    FILE *out = fopen(name, "wb");
+    ncclGetUniqueId(&unique);
+    if (fwrite(&unique, sizeof unique, 1, out) != 1 || fclose(out) || rename(name, path))
+      return 1;
+  }
+  while (access(path, R_OK))
+    usleep(10000);
+  FILE *in = fopen(path, "rb");
+  if (fread(&unique, sizeof unique, 1, in) != 1 || pipe(pipes) || pipe(stuck))
+    return 1;
+  input = fdopen(pipes[0], "r");
+  ncclCommInitRank(&comm, 2, unique, rank);
+  cudaMalloc(&buffer, 1024);
+  step(buffer, comm);
+  if (rank == 1 && !strcmp(fault, "gpu"))
+    cudaLaunchHostFunc(NULL, hold, NULL);
+  while (!strcmp(fault, "moves")) {
+    step(buffer, comm);
+    usleep(20000);
+  }
+  if (strcmp(fault, "outside") == 0 || (rank == 1 && !*fault))
+    return read_batch() + 1; /* not the last thing: run stays on the stack */
+  return other(step(buffer, comm)) + 1;
+}
+
+int main(int argc, char **argv) { return run(argc, argv); }
+C
 start job 0 2
 start job 1 2
 check "rank 0 waits for the GPU" await "${pids[0]}" 'AllReduce #2 .*, in cudaStreamSynchronize'
@@ -126,12 +198,20 @@ check "it tells what is missing" count '^missing: ' 1
 check "it says what the main thread waits for" \
   count "^thread ${pids[1]} python3?[0-9.]*, the main thread: sleeping in read\(fd [0-9]+, 0x[0-9a-f]+, 1\)" 1
 check "threads that stand alike are told once" count '^  and( [0-9]+,?)+: [56] threads like this$' 1
-check "the library's own come last" test "$(grep '^thread' "$dir/out" | tail -n 1 | grep -c 'of libnccltrace')" = 1
+line_at() { grep -nE -m 1 -- "$1" "$dir/out" | cut -d: -f1; }
+check "the main thread comes first, the library's own last and in one line" \
+  test "$(grep -E '^(thread|[0-9]+ threads of)' "$dir/out" | sed -n '1p;$p' | grep -cE ', the main thread|^[0-9]+ threads of libnccltrace: nccltrace [0-9]+')" = 2
+check "threads come before facts" test "$(line_at '^[0-9]+ threads of libnccltrace')" -lt "$(line_at '^process$')"
+check "sizes are told in units too" says '^  rss = [0-9]+ \([0-9.]+ [KMG]iB\)$'
+check "the number of threads is told once" count '^ *threads = [0-9]+$' 0
+check "lines of the kernel's log are at the end" \
+  test -z "$(sed -n '/^kernel log/,$p' "$dir/out" | sed 1d | grep -vE '^  [0-9]+ s ago: .{1,125}$')"
 cp "$dir/out" "$dir/file"
 run nccltrace show --dump=1 "${pids[1]}"
 check "file and process give the same dump" cmp -s "$dir/out" "$dir/file"
 run nccltrace show --dump --full-stacks "${pids[1]}"
-check "--full-stacks tells of every thread" \
+check "--full-stacks tells of every thread, also of the library's" says '^thread .*, of libnccltrace'
+check "--full-stacks folds none" \
   test "$(grep -c '^thread' "$dir/out")" -gt $(($(grep -c '^thread' "$dir/file") + 3))
 run nccltrace show --dump --json "${pids[1]}"
 check "--dump --json tells the same" json "d[0]['dump']['number'] == 1 and d[0]['dump']['reason'] == 'request' and \
@@ -156,17 +236,18 @@ check "which says so" count '^dump 2 of .*, asked for by a signal: ' 1
 if [ -n "$python" ]; then
   line=$(grep -n 'return os.read' "$dir/job.py" | cut -d: -f1)
   check "the main thread's Python stack is there" count "^    $dir/job.py:$line load_batch\$" 1
-  place="load_batch\(\) at job.py:$line"
+  place="in host code in load_batch\(\) at job.py:$line \(host code since [0-9:.]+ UTC"
   run nccltrace show --dump "${pids[0]}"
   line=$(grep -n 'cudaStreamSynchronize' "$dir/job.py" | cut -d: -f1)
   check "and that of a thread blocked in a call that is traced" count "^    $dir/job.py:$line step\$" 1
 else
   echo "skip Python stacks in dumps: the library takes none"
-  place="host code"
+  place="in host code since [0-9:.]+ UTC"
 fi
+run nccltrace dump "${pids[1]}" # the one by a signal has woken it
 run tracediff "$dir/job"
 check "tracediff says where the culprit is" \
-  count "^  rank 1[ :].*, now in $place \(main thread sleeping in read\(fd [0-9]+\), since [0-9:.]+ UTC; from the dump of [0-9:.]+ UTC\)" 1
+  count "^  rank 1[ :].*, now $place: main thread sleeping in read\(fd [0-9]+\)(;| \() ?from the dump of [0-9:.]+ UTC\)" 1
 check "and where all its threads are told of" count "^  all its threads: nccltrace show --dump ${pids[1]} on " 1
 check "and blames whom it blamed" count '^missing \(certain\): rank 1 never called AllReduce #2 ' 1
 
@@ -219,9 +300,108 @@ done
 run python3 "$dir/truth.py" "$dir"/many/*
 check "each of eight who ask at once is told the truth" test $? -eq 0
 
+# ---- programs in C: their stacks are native ones, and dumps have them --------------------------------
+native='' c0='' c1=''
+echo 'int other(int x) { return 3 * x; }' >"$dir/other.c" # two units: _start lies between what is of the second, and behind a line without length
+"${CC:-cc}" -O2 -g -o "$dir/host" "$dir/other.c" "$dir/host.c" -L"$build/sim" -l:libnccl.so.2 -l:libcudart.so.13 \
+  -Wl,-rpath-link,"$build/sim" 2>"$dir/err" || check "the program in C is built" false
+line_of() { grep -n -- "$1" "$dir/host.c" | head -n 1 | cut -d: -f1; }
+start_c() { # NAME [FAULT]: two ranks, in c0 and c1
+  local rank
+  for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 NCCLTRACE_DIR="$dir/$1" LD_LIBRARY_PATH="$build/sim" \
+      LD_PRELOAD="$build/libnccltrace.so" "$dir/host" $rank "$dir/$1.id" ${2:+"$2"} >"$dir/$1$rank.log" 2>&1 </dev/null &
+    pids+=($!)
+    eval "c$rank=$!"
+  done
+}
+end_c() {
+  kill -KILL "$c0" "$c1"
+  wait "$c0" "$c1" 2>/dev/null
+  unset 'pids[-1]' 'pids[-1]' # numbers may be given again
+}
+start_c c
+check "rank 0 of a program in C waits" await "$c0" 'AllReduce #2 .*, in cudaStreamSynchronize'
+check "its rank 1 is one call short" await "$c1" 'AllReduce #1 '
+run tracediff "$dir/c"
+check "next tells of a dump with native stacks" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+check "and of no debugger" count 'gdb' 0
+run nccltrace dump --native --dir "$dir/c"
+says '[12] native stacks?' && native=yes
+run tracediff "$dir/c"
+if [ -n "$native" ]; then
+  check "a dump with native stacks says where it is" count \
+    "now in host code in read_batch\(\) at host.c:$(line_of 'nothing ever comes') \(host code since .*: main thread sleeping in read" 1
+  check "the program's own functions are its stack" \
+    test "$(grep '^    [^ ]' "$dir/out" | sed 's/ at .*//; s/^ *//' | tr '\n' ' ')" = 'read_batch run '
+  check "and next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+  run nccltrace show --dump --full-stacks "$c1"
+  check "a function without debug information has no line" says '^ +_start\+0x[0-9a-f]+ at '
+  check "one with it has" says '^ +run at .*host.c:[0-9]+$'
+else
+  echo "skip native stacks in findings: the library takes none"
+fi
+end_c
+
+start_c g gpu
+check "rank 1 waits for a device that is stuck" await "$c1" 'AllReduce #2 .*, in cudaStreamSynchronize'
+run tracediff "$dir/g"
+check "a rank in a host wait can be dumped" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/g"
+run tracediff "$dir/g"
+check "it is the device" says '^gpu '
+[ -z "$native" ] || check "and once it is, next shows the dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+[ -z "$native" ] || check "and from where it waits" says 'in cudaStreamSynchronize, called in step\(\) at host.c:[0-9]+ \(from the dump of '
+[ -z "$native" ] || check "with where it waits" says '^    step at host.c:[0-9]+$'
+end_c
+
+start_c m moves
+check "a job makes calls" await "$c0" 'AllReduce #[0-9]{2,} '
+run tracediff "$dir/m"
+check "of a job that goes on it is said that it moves" says '^consistent: .*; the job moves'
+end_c
+
+start_c o outside
+check "all ranks made the same calls" await "$c0" 'AllReduce #1 '
+outside() { # both are in the read, and have been for long enough
+  local tenth
+  for ((tenth = 0; tenth < 200; tenth++)); do
+    run tracediff "$@" "$dir/o"
+    ! says '^outside ' || return 0
+    sleep 0.1
+  done
+  return 1
+}
+check "they wait outside" outside
+check "next tells how to dump all of them" count "^  nccltrace dump --native --dir $(realpath "$dir")/o on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/o"
+check "they still do" outside --full-stacks
+if [ -n "$native" ]; then
+  check "--full-stacks has the stack of every rank" count '^    read_batch at host.c:[0-9]+$' 2
+  check "and next shows their dumps" count "^  all its threads: nccltrace show --dump ($c0|$c1) on " 2
+fi
+end_c
+
+# Python without its stacks is like any other program.
+start off 0 2 '' NCCLTRACE_PYTHON=off
+c0=$!
+start off 1 2 '' NCCLTRACE_PYTHON=off
+c1=$!
+check "rank 0 of Python without stacks waits" await "$c0" 'AllReduce #2 .*, in cudaStreamSynchronize'
+check "its rank 1 is in its loader" await "$c1" 'AllReduce #1 '
+run tracediff "$dir/off"
+check "next tells of native stacks there too" count "^  nccltrace dump --native $c1 on .*, then tracediff again" 1
+run nccltrace dump --native --dir "$dir/off"
+if says ', [0-9]+ native stacks?'; then
+  run tracediff "$dir/off"
+  check "its native stack is shown" test "$(grep -c '^    [^ ]' "$dir/out")" -ge 2
+  check "and next shows its dump" count "^  all its threads: nccltrace show --dump $c1 on " 1
+fi
+end_c
+
 kill -STOP "${pids[1]}"
 check "rank 1 is stopped" await "${pids[1]}" ' stopped '
-run nccltrace dump --all
+run nccltrace dump --all --dir "$dir/job"
 check "a stopped process is not asked, the other is" \
   test "$(sort "$dir/out" | grep -cE 'rank (0: dump #[0-9]+:|1: stopped: nothing is written)')/$(wc -l <"$dir/out")" = 2/2
 run nccltrace dump --signal "${pids[1]}"
@@ -229,12 +409,29 @@ check "nor is it sent a signal" count 'rank 1: stopped: ' 1
 kill -CONT "${pids[1]}"
 
 start deaf 0 1 deaf
-deaf=${pids[2]}
+deaf=$!
 check "a third job runs" await "$deaf" 'AllReduce #1 '
 run nccltrace dump --signal "$deaf"
 check "a signal without a handler is not sent" test $? -eq 1
 check "and it is said why" count ': signal [0-9]+ was not sent: the process does not handle it any more' 1
 check "the process lives" kill -0 "$deaf"
+if [ -n "$python" ]; then
+  start keeps 0 1 gil
+  keeps=$!
+  check "a job whose main thread keeps the GIL runs" await "$keeps" 'AllReduce #1 '
+  gil() { # it has come to the pause
+    local tenth
+    for ((tenth = 0; tenth < 100; tenth++)); do
+      run nccltrace dump "$keeps"
+      run nccltrace show --dump "$keeps"
+      ! says "$1" || return 0
+      sleep 0.1
+    done
+    return 1
+  }
+  check "whoever holds the GIL is marked" gil "^thread $keeps .*, the main thread, holds the GIL: sleeping in pause"
+  check "and told once" count '^  gil = ' 0
+fi
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
 check "a fourth job runs" await "${pids[3]}" 'AllReduce #1 '
 run nccltrace ls --dir "$dir/silent"
@@ -271,6 +468,13 @@ run nccltrace show --header "${pids[4]}"
 check "that there are none stands with what is traced" \
   test "$(sed -n '/^tracing/,/^$/p' "$dir/out" | grep -c 'native\.stacks .*off: ')" = 1
 
+silent=$!
+check "a fourth job runs" await "$silent" 'AllReduce #1 '
+run nccltrace dump --signal "$silent"
+check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
+run nccltrace dump "$silent"
+check "and can be asked without one" count ': dump 1 of ' 1
+
 kill -KILL "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null
 pids=()
@@ -280,5 +484,5 @@ check "a dead process is not asked" count 'rank 1: vanished: .*left-over area' 1
 run nccltrace show --dump=2 "$dir/job/rank1.trace"
 check "its dumps are there" count '^dump 2 of ' 1
 run tracediff "$dir/job"
-check "and tell where it was" count "^  rank 1[ :].*, last seen in $place \(main thread sleeping in read" 1
+check "and tell where it was" count "^  rank 1[ :].*, last seen $place: main thread sleeping in read" 1
 finish

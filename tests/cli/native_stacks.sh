@@ -143,7 +143,7 @@ dumped() {
   kill $job
   wait $job 2>/dev/null
 }
-dumped '^  threads = 3' NCCLTRACE_SIGNAL=
+dumped ', 3 native stacks)' NCCLTRACE_SIGNAL=
 grep -q ' waits_for_bytes at ' <<<"$text" && grep -q ' spins at ' <<<"$text" && grep -q ' main at ' <<<"$text" &&
   ! grep -q ' blocks_all_signals ' <<<"$text" && grep -q 'blocks the signal' <<<"$text"
 check "a dump has the native stacks of all threads but the one that blocks the signal, and says so" $? \

@@ -41,15 +41,22 @@ check "the runs leave traces" $? "$(cat "$work/log")"
 "$tracediff" "$fine" >"$work/out" 2>"$work/err"
 [ $? = 0 ] && grep -q '^consistent: ' "$work/out" && [ ! -s "$work/err" ]
 check "a job that agrees is consistent, status 0" $? "$(cat "$work/out" "$work/err")"
+head -1 "$work/out" | grep -q "calls agree; all processes have ended (2 ranks, "
+check "that its processes have ended is said" $? "$(cat "$work/out")"
+"$tracediff" --json "$fine" | python3 -c "import json, sys; assert json.load(sys.stdin)['notes'][-1] == 'all processes have ended'"
+check "also in JSON" $? "$("$tracediff" --json "$fine")"
 
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'
 check "the first line is the verdict, status 1" $? "$(head -1 "$work/out")"
-grep -qE '^  rank 2 \(.*, pid [0-9]+, cuda:[0-9]+, 0000:.*\): .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, since 20..-' "$work/out"
+grep -qE '^  rank 2 \(.*, pid [0-9]+, cuda:[0-9]+, 0000:.*\): .*last call AllReduce #3 on A at late.scn:[0-9]+ <module>, (now host code )?since [0-9:.]+ UTC' "$work/out"
 check "the culprit is described" $? "$(cat "$work/out")"
-frames() { "$tracediff" "$@" "$late" | grep -c '^    [^ ]'; }
+frames() { "$tracediff" "$@" "$late" | grep -c '^      [^ (]'; }
 [ "$(frames)" -ge 1 ] && [ "$(frames)" -le 3 ] && [ "$(frames --full-stacks)" -ge "$(frames)" ]
 check "a culprit's frames are shown, all with --full-stacks" $? "$(frames), $(frames --full-stacks)"
+"$tracediff" "$late" >"$work/out"
+[ "$(grep -c '^    where it made its last call:$' "$work/out")" = 1 ]
+check "a stack of the last call is said to be one" $? "$(cat "$work/out")"
 ! grep -q "$(printf '\033')" "$work/out"
 check "no colours where there is no terminal" $? ""
 
@@ -72,9 +79,10 @@ assert (f["comm"]["name"], f["comm"]["ordinal"], f["comm"]["size"], f["comm"]["r
 assert (f["op"], f["seq"], f["field"], f["blame"], f["waiting"]) == ("AllGather", 4, None, "2", "0-1,3")
 c = f["culprits"][0]
 assert list(c) == ["rank", "host", "pid", "gpu", "pci", "gpu_index", "cuda_device", "state", "last", "at", "now",
-                   "since", "stack"], list(c)
+                   "since", "stack", "stack_of"], list(c)
 assert c["last"] == "AllReduce #3 on A"
 assert re.fullmatch(r"late\.scn:\d+ <module>", c["at"]) and c["stack"][0] == c["at"], c
+assert c["stack_of"] == "last call", c
 assert v["warnings"] == []
 PY
 check "the JSON has the fields of schema 1" $? "$(cat "$work/out")"

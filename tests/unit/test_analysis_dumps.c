@@ -63,9 +63,9 @@ static void a_culprit_is_where_its_dump_says(void **state) {
   job_others(&j, 1, a, NT_FN_AllReduce, 16);
   dump(1);
   const struct nt_culprit *it = culprit();
-  assert_non_null(strstr(it->now, "in load() at data.py:41 (main thread sleeping in read(fd 7), "
-                                  "since "));
-  assert_non_null(strstr(it->now, "; from the dump of "));
+  assert_non_null(strstr(it->now, "in host code in load() at data.py:41 (host code since "));
+  assert_non_null(strstr(it->now, " UTC: main thread sleeping in read(fd 7); from the dump of "));
+  assert_false(it->of_last);
   assert_string_equal(it->stack->user, "data.py:41 load");
   job_free(&j);
 }
@@ -83,6 +83,50 @@ static void a_dump_of_before_the_last_call_says_nothing(void **state) {
   job_free(&j);
 }
 
+/* A line of the first finding's `next` begins with `text`. */
+static bool next(const char *text) {
+  const struct nt_lines *lines = &j.verdict.findings[0].next;
+  for (uint32_t i = 0; i < lines->count; i++)
+    if (!strncmp(lines->line[i], text, strlen(text)))
+      return true;
+  return false;
+}
+
+static void next_is_a_dump_until_there_is_one(void **state) {
+  (void)state;
+  for (int python = 0; python < 2; python++)
+    for (int dumped = 0; dumped < 2; dumped++) {
+      uint32_t a = start(3, "0-2");
+      job_all(&j, a, NT_FN_AllReduce, 16);
+      job_others(&j, 1, a, NT_FN_AllReduce, 16);
+      job_rank(&j, 1)->python_stacks = python;
+      if (dumped)
+        dump(1)->stacks = true;
+      culprit();
+      assert_int_equal(next("all its threads: nccltrace show --dump 1001 on node"), dumped);
+      assert_int_equal(next("nccltrace dump 1001 on node, then"), !dumped && python);
+      assert_int_equal(next("nccltrace dump --native 1001 on node, then"), !dumped && !python);
+      job_free(&j);
+    }
+}
+
+static void a_dump_without_stacks_or_of_before_the_stall_is_not_enough(void **state) {
+  (void)state;
+  for (int early = 0; early < 2; early++) {
+    uint32_t a = start(3, "0-2");
+    job_all(&j, a, NT_FN_AllReduce, 16);
+    if (early)
+      dump(1)->stacks = true;
+    job_pass(&j, 5);
+    job_others(&j, 1, a, NT_FN_AllReduce, 16);
+    if (!early)
+      dump(1);
+    culprit();
+    assert_true(next("nccltrace dump --native 1001 on node, then tracediff again"));
+    job_free(&j);
+  }
+}
+
 static void of_another_thread_that_called_nccl_both_are_told(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -94,9 +138,9 @@ static void of_another_thread_that_called_nccl_both_are_told(void **state) {
   made->threads[made->thread_count++] = (struct nt_model_dump_thread){
       .tid = 9, .thread = 4, .name = strdup("worker"), .doing = strdup("running")};
   const struct nt_culprit *it = culprit();
-  assert_non_null(strstr(it->now, "in host code (thread worker running, since "));
-  assert_non_null(strstr(it->now, "; main thread in load() at data.py:41, sleeping in read(fd 7); "
-                                  "from the dump of "));
+  assert_non_null(strstr(it->now, "in host code since "));
+  assert_non_null(strstr(it->now, " UTC: thread worker running; main thread in load() at "
+                                  "data.py:41, sleeping in read(fd 7) (from the dump of "));
   job_free(&j);
 }
 
@@ -140,6 +184,57 @@ static void facts_of_hardware_are_evidence_of_a_standstill_outside(void **state)
   assert_int_equal(evidence("NCCL RAS: rank 2 lags behind"), 1);
   assert_int_equal(evidence("ranks 0-2: not asked: NVML (it is not there)"), 1);
   job_free(&j);
+}
+
+static void a_kernel_log_counts_from_the_job_s_start_and_of_its_own_processes(void **state) {
+  (void)state;
+  char line[400] = "kernel log: NVRM: Xid 31, ";
+  memset(line + strlen(line), 'x', 300);
+  uint32_t a = start(2, "0-1");
+  const int64_t began = j.clock;
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  job_pass(&j, 3000);
+  struct nt_model_dump *made = dump(0);
+  add_fact(made, "kernel log: NVRM: Xid 13", NT_FACT_OF_NODE, began - 2000 * MS);
+  add_fact(made, "kernel log: Memory cgroup out of memory: Killed process 77 (x)", NT_FACT_OF_NODE,
+           j.clock);
+  add_fact(made, "kernel log: oom-kill:constraint=CONSTRAINT_MEMCG,pid=1001,uid=0", NT_FACT_OF_NODE,
+           j.clock);
+  add_fact(made, "kernel log: Out of memory: Killed process 78 (x)", NT_FACT_OF_NODE, j.clock);
+  add_fact(made, line, NT_FACT_OF_NODE, j.clock);
+  job_judge(&j);
+  assert_int_equal(j.verdict.findings[0].class, NT_CLASS_OUTSIDE);
+  assert_int_equal(evidence("host node: kernel log: NVRM: Xid 13"), 0);
+  assert_int_equal(evidence("host node: kernel log: Memory cgroup"), 0);
+  assert_int_equal(evidence("host node: kernel log: oom-kill"), 1);
+  assert_int_equal(evidence("host node: kernel log: Out of memory"), 1);
+  assert_int_equal(evidence("host node: kernel log: NVRM: Xid 31"), 1);
+  const struct nt_lines *lines = &j.verdict.findings[0].evidence;
+  for (uint32_t i = 0; i < lines->count; i++) {
+    assert_true(strlen(lines->line[i]) < 200);
+    if (strstr(lines->line[i], "kernel log"))
+      assert_non_null(strstr(lines->line[i], " UTC)"));
+  }
+  job_free(&j);
+}
+
+static void a_standstill_outside_tells_how_to_look_at_all_ranks(void **state) {
+  (void)state;
+  for (int dumped = 0; dumped < 2; dumped++) {
+    uint32_t a = start(2, "0-1");
+    job_all(&j, a, NT_FN_AllReduce, 16);
+    job_pass(&j, 3000);
+    for (uint32_t r = 0; r < 2 && dumped; r++)
+      dump(r)->stacks = true;
+    job_judge(&j);
+    assert_int_equal(j.verdict.findings[0].class, NT_CLASS_OUTSIDE);
+    assert_int_equal(next("nccltrace dump --native 1001 on node, then"), !dumped);
+    assert_int_equal(next("all its threads: nccltrace show --dump 1001 on node"), dumped);
+    assert_int_equal(next("where all ranks are: tracediff --full-stacks"), dumped);
+    assert_int_equal(j.verdict.findings[0].stand_count, 2);
+    assert_int_equal(j.verdict.findings[0].stands[1].stack != NULL, dumped);
+    job_free(&j);
+  }
 }
 
 static void facts_of_hardware_are_no_evidence_of_a_missing_call(void **state) {
@@ -270,9 +365,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_culprit_is_where_its_dump_says),
       cmocka_unit_test(a_dump_of_before_the_last_call_says_nothing),
+      cmocka_unit_test(next_is_a_dump_until_there_is_one),
+      cmocka_unit_test(a_dump_without_stacks_or_of_before_the_stall_is_not_enough),
       cmocka_unit_test(of_another_thread_that_called_nccl_both_are_told),
       cmocka_unit_test(a_thread_inside_a_call_is_said_to_be_there),
       cmocka_unit_test(facts_of_hardware_are_evidence_of_a_standstill_outside),
+      cmocka_unit_test(a_kernel_log_counts_from_the_job_s_start_and_of_its_own_processes),
+      cmocka_unit_test(a_standstill_outside_tells_how_to_look_at_all_ranks),
       cmocka_unit_test(facts_of_hardware_are_no_evidence_of_a_missing_call),
       cmocka_unit_test(only_what_a_finding_may_need_is_loaded),
   };

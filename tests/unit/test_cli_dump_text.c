@@ -146,7 +146,7 @@ static void frames_of_frameworks_are_folded(void **state) {
          "  train.py:7 main\n  run.py <module>\n  (more frames, which the dump does not have)\n");
   style.program = 1;
   expect(&style, frames, 7, true,
-         "  (3 frames of the standard library, torch)\n  data.py:41 load\n");
+         "  (3 frames of the standard library, torch)\n  data.py:41 load\n  (3 more)\n");
 }
 
 static void every_frame_is_shown_on_request(void **state) {
@@ -177,6 +177,22 @@ static void native_frames_are_places_in_modules(void **state) {
          "(4 more frames of native code)\n");
 }
 
+static void of_native_frames_the_program_s_own_stand_out(void **state) {
+  (void)state;
+  struct nt_stack_style style = {.indent = ""};
+  const struct nt_stack_frame native[] = {
+      {.file = "/lib/libc.so.6", .function = "", .build_id = "ab", .offset = 1},
+      {.file = "/x/libdata.so", .function = "", .build_id = "ab", .offset = 2},
+      {.file = "/x/train", .function = "", .build_id = "ab", .offset = 3},
+      {.file = "/lib/libc.so.6", .function = "", .build_id = "ab", .offset = 4}};
+  expect(&style, native, 4, false,
+         "(1 frame of native code)\nlibdata.so+0x2\ntrain+0x3\n(1 frame of native code)\n");
+  style.program = 3;
+  expect(&style, native, 4, false, "libdata.so+0x2\ntrain+0x3\n");
+  style.program = 1;
+  expect(&style, native, 4, false, "libdata.so+0x2\n(2 more)\n");
+}
+
 static void texts_of_stacks_are_escaped(void **state) {
   (void)state;
   const struct nt_stack_style style = {.indent = ""};
@@ -199,6 +215,7 @@ int main(void) {
       cmocka_unit_test(every_frame_is_shown_on_request),
       cmocka_unit_test(without_the_program_the_innermost_frame_is_shown),
       cmocka_unit_test(native_frames_are_places_in_modules),
+      cmocka_unit_test(of_native_frames_the_program_s_own_stand_out),
       cmocka_unit_test(texts_of_stacks_are_escaped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,11 +49,31 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
          "nvidia-smi and the switch's counters tell errors",
          "look into dmesg of all nodes for Xid errors; run nccl-tests over the same ranks"},
     [NT_CLASS_OUTSIDE] =
-        {"look at the stacks of the hosts: a barrier, a lock, a store, a file "
+        {"look for what the hosts wait in: a barrier, a lock, a store, a file "
          "system or a data loader",
          "compare the ranks with each other: the one that stands elsewhere is the one to look at"},
     [NT_CLASS_UNDECIDED] = {"collect the traces that are missing and run tracediff again"},
 };
+
+/* Where it is: in a dump, or in a call that has not returned; else where it was called from last. */
+static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culprit,
+                       uint32_t last) {
+  const struct nt_job *job = inquiry->job;
+  const struct nt_model_rank *rank = &job->model->ranks[culprit->rank];
+  const uint32_t wait = nt_host_wait_of(job, culprit->rank);
+  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank);
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank);
+  culprit->dumped = now != NULL;
+  if (now && now->stack.all)
+    culprit->stack = &now->stack;
+  else
+    culprit->stack = nt_model_stack(rank, wait == NT_NONE ? last : wait);
+  culprit->of_last = culprit->stack && wait == NT_NONE && last != NT_NONE &&
+                     culprit->stack != (now ? &now->stack : NULL) &&
+                     !nt_call_is_open(job, culprit->rank, last);
+  if (!culprit->stack && dumped && dumped->stack.all)
+    culprit->stack = &dumped->stack;
+}
 
 static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
   culprit->world = (int32_t)world;
@@ -75,16 +95,14 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     culprit->since_ns =
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
   }
-  uint32_t wait = nt_host_wait_of(inquiry->job, culprit->rank);
-  const struct nt_model_dump_thread *thread = nt_describe_thread(inquiry->job, culprit->rank);
-  culprit->dumped = thread != NULL;
-  if (thread && thread->stack.all)
-    culprit->stack = &thread->stack;
-  else
-    culprit->stack = nt_model_stack(rank, wait == NT_NONE ? last : wait);
+  fill_stack(inquiry, culprit, last);
   char now[2 * NT_DESCRIBE];
-  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank))
+  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank)) {
+    char *site = strstr(now, ", last call at "); /* that is `at` */
+    if (site)
+      *site = '\0';
     culprit->now = strdup(now);
+  }
   if (fate->kind != NT_FATE_ALIVE)
     culprit->since_ns = fate->ns;
 }
@@ -109,6 +127,32 @@ static bool lives(const struct nt_model_rank *rank) {
          rank->state == NT_PROCESS_ENDING;
 }
 
+/* A dump of since then that has stacks: another would tell no more. */
+static bool is_dumped(const struct nt_model_rank *rank, int64_t since_ns) {
+  return rank->dump && rank->dump->stacks && rank->dump->began_ns >= since_ns;
+}
+
+/* Its stacks are native ones only: "--native ", else "". */
+static const char *dump_option(const struct nt_model_rank *rank) {
+  return rank->python_stacks && rank->state != NT_PROCESS_ENDING ? "" : "--native ";
+}
+
+/* Which command tells more of a process that lives. */
+static void say_process(struct nt_finding *finding, const struct nt_model_rank *rank,
+                        int64_t since_ns) {
+  const char *host = rank->host ? rank->host : "its host";
+  if (rank->state == NT_PROCESS_STOPPED)
+    nt_lines_add(&finding->next,
+                 "let it go on (SIGCONT), or find out who stopped it: kill -CONT %u on %s",
+                 rank->pid, host);
+  else if (is_dumped(rank, since_ns))
+    nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
+                 host);
+  else
+    nt_lines_add(&finding->next, "nccltrace dump %s%u on %s, then tracediff again",
+                 dump_option(rank), rank->pid, host);
+}
+
 /* What to do with the processes to blame that still live. */
 static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   struct nt_rank_set stopped = {0};
@@ -121,22 +165,10 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     if (!rank || !lives(rank) || told >= PROCESSES_MAX)
       continue;
     told++;
-    const char *host = rank->host ? rank->host : "its host";
-    if (rank->state == NT_PROCESS_STOPPED) {
+    if (rank->state == NT_PROCESS_STOPPED)
       nt_rank_set_add(&stopped, (uint32_t)culprit->world);
-      nt_lines_add(&finding->next,
-                   "let it go on (SIGCONT), or find out who stopped it: kill -CONT "
-                   "%u on %s",
-                   rank->pid, host);
-    } else if (culprit->dumped) {
-      nt_lines_add(&finding->next, "all its threads: nccltrace show --dump %u on %s", rank->pid,
-                   host);
-    } else if (rank->site_count && rank->state != NT_PROCESS_ENDING) {
-      nt_lines_add(&finding->next, "nccltrace dump %u on %s, then tracediff again", rank->pid,
-                   host);
-    } else {
-      nt_lines_add(&finding->next, "gdb -p %u on %s", rank->pid, host);
-    }
+    say_process(finding, rank,
+                culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns);
   }
   if (nt_rank_set_count(&stopped) && finding->summary) {
     char *before = finding->summary;
@@ -147,6 +179,46 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     free(before);
   }
   nt_rank_set_free(&stopped);
+}
+
+/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
+static char *directory_of(const struct nt_model_rank *rank) {
+  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash)
+    *slash = '\0';
+  return real;
+}
+
+/* Where nobody is to blame: a dump of all, and then where each is. */
+static void say_all(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  const struct nt_model_rank *first = NULL; /* of those without a dump */
+  bool hosts = false, native = false;
+  uint32_t told = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    if (!lives(rank) || is_dumped(rank, finding->since_ns))
+      continue;
+    hosts |= first && strcmp(first->host ? first->host : "", rank->host ? rank->host : "") != 0;
+    native |= *dump_option(rank) != '\0';
+    first = first ? first : rank;
+  }
+  char *directory = first ? directory_of(first) : NULL;
+  if (directory)
+    nt_lines_add(&finding->next, "nccltrace dump %s--dir %s on %s, then tracediff again",
+                 native ? "--native " : "", directory,
+                 hosts         ? "each host"
+                 : first->host ? first->host
+                               : "its host");
+  for (uint32_t r = 0; r < model->rank_count && !directory && told < PROCESSES_MAX; r++)
+    if (lives(&model->ranks[r]) && (!first || !is_dumped(&model->ranks[r], finding->since_ns))) {
+      say_process(finding, &model->ranks[r], finding->since_ns);
+      told++;
+    }
+  if (!first && told)
+    nt_lines_add(&finding->next, "where all ranks are: tracediff --full-stacks");
+  free(directory);
 }
 
 /* Whose device nobody could look at, among those that the finding is about. */
@@ -161,6 +233,24 @@ static void say_blocked(const struct nt_inquiry *inquiry, struct nt_finding *fin
     if (concerned && nt_describe_blocked(line, sizeof line, rank))
       nt_lines_add(&finding->evidence, "%s", line);
   }
+}
+
+static bool is_of_all(enum nt_class class) {
+  return class == NT_CLASS_STALLED || class == NT_CLASS_OUTSIDE;
+}
+
+static int fill_stands(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  if (!is_of_all(finding->class) || !model->rank_count)
+    return 0;
+  finding->stands = calloc(NT_CULPRITS_MAX, sizeof *finding->stands);
+  if (!finding->stands)
+    return -NT_ERR_MEMORY;
+  for (uint32_t r = 0; r < model->rank_count && finding->stand_count < NT_CULPRITS_MAX; r++)
+    if (model->ranks[r].world >= 0 && lives(&model->ranks[r]))
+      fill_culprit(inquiry, &finding->stands[finding->stand_count++],
+                   (uint32_t)model->ranks[r].world);
+  return 0;
 }
 
 /* Classes that accuse nobody by their meaning are as certain as what they say. */
@@ -186,11 +276,15 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
     status = fill_culprits(inquiry, finding);
     if (!status)
+      status = fill_stands(inquiry, finding);
+    if (!status)
       status = nt_say_chain(inquiry, finding);
     nt_say_dumps(inquiry, finding);
     say_blocked(inquiry, finding);
     nt_group_evidence(&finding->evidence);
     say_processes(inquiry, finding);
+    if (is_of_all(finding->class))
+      say_all(inquiry, finding);
     say_next(finding);
     if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
         accuses(finding->class))

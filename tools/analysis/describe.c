@@ -133,6 +133,10 @@ static uint32_t last_record(const struct nt_job *job, uint32_t rank) {
   return last;
 }
 
+const struct nt_model_dump_thread *nt_describe_dumped(const struct nt_job *job, uint32_t rank) {
+  return nt_dump_thread_now(job, rank, last_record(job, rank));
+}
+
 const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank) {
   uint32_t last = last_record(job, rank);
   if (nt_host_wait_of(job, rank) != NT_NONE ||
@@ -199,8 +203,13 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
     nt_describe_call(what, sizeof what, job, rank, last);
   else
     nt_call_function(what, sizeof what, call->fn);
-  snprintf(out, size, "%s%sin %s%s%s", fate, *fate ? ", " : "", what, site ? " at " : "",
-           site ? site : "");
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, rank);
+  if (!site && dumped && dumped->place)
+    snprintf(words, sizeof words, ", called in %s (from the dump of %s)", dumped->place,
+             nt_time_short(time, model->dump->began_ns));
+  else
+    snprintf(words, sizeof words, "%s%s", site ? " at " : "", site ? site : "");
+  snprintf(out, size, "%s%sin %s%s", fate, *fate ? ", " : "", what, words);
   return out;
 }
 

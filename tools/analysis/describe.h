@@ -27,6 +27,8 @@ uint32_t nt_last_call(const struct nt_job *job, uint32_t rank);
 char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank);
 /* The thread of a dump that this is said of, NULL if it comes from calls. */
 const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank);
+/* That thread also where it is in a call or a host wait, if the dump is of after the rank's last record. */
+const struct nt_model_dump_thread *nt_describe_dumped(const struct nt_job *job, uint32_t rank);
 /* "ranks 0-1,3" or "rank 2"; "nobody" for the empty set. */
 char *nt_describe_ranks(char *out, size_t size, const struct nt_rank_set *ranks);
 /* "running", "exited with code 1", "vanished" …: nt_fate_text, at most NT_FATE_TEXT bytes. */

@@ -10,8 +10,9 @@
 const struct nt_model_dump_thread *nt_dump_thread_now(const struct nt_job *job, uint32_t rank,
                                                       uint32_t last_record);
 
-/* "in load_batch() at data.py:41 (main thread sleeping in read(fd 7), since 02:41:17.120 UTC; from the dump of
- * 02:41:47.003 UTC)". since_ns 0: not known. Returns `out`. */
+/* "in host code in load_batch() at data.py:41 (host code since 02:41:17.120 UTC: main thread sleeping in read(fd 7); from
+ * the dump of 02:41:47.003 UTC)", "in host code since 02:41:17.120 UTC: main thread sleeping in read(fd 7) (from the dump of
+ * …)". since_ns is when it left its last call, 0: not known. Returns `out`. */
 char *nt_dump_words(char *out, size_t size, const struct nt_model_rank *rank,
                     const struct nt_model_dump_thread *thread, int64_t since_ns);
 

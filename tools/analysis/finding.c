@@ -58,13 +58,18 @@ void nt_lines_free(struct nt_lines *lines) {
   memset(lines, 0, sizeof *lines);
 }
 
-void nt_finding_free(struct nt_finding *finding) {
-  for (uint32_t i = 0; i < finding->culprit_count; i++) {
-    free(finding->culprits[i].last);
-    free(finding->culprits[i].at);
-    free(finding->culprits[i].now);
+static void free_culprits(struct nt_culprit *list, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    free(list[i].last);
+    free(list[i].at);
+    free(list[i].now);
   }
-  free(finding->culprits);
+  free(list);
+}
+
+void nt_finding_free(struct nt_finding *finding) {
+  free_culprits(finding->culprits, finding->culprit_count);
+  free_culprits(finding->stands, finding->stand_count);
   free(finding->summary);
   nt_rank_set_free(&finding->blame);
   nt_rank_set_free(&finding->waiting);

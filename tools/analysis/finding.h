@@ -46,8 +46,9 @@ struct nt_culprit {
   char *at;   /* where in the program it made that call, NULL if not known */
   char *now;  /* what it does now, as far as can be told; NULL if not */
   const struct nt_model_stack *stack; /* where it is: of a call or of a dump; NULL if not known */
-  bool dumped;                        /* `now` is from a dump */
-  int64_t since_ns;                   /* since when it has been as it is, 0 if not known */
+  bool of_last;     /* the stack is of its last call, which has returned: not of where it is */
+  bool dumped;      /* `now` is from a dump */
+  int64_t since_ns; /* since when it has been as it is, 0 if not known */
 };
 
 struct nt_finding {
@@ -61,6 +62,8 @@ struct nt_finding {
   int64_t since_ns;
   struct nt_culprit *culprits; /* by world rank; as many as are blamed, at most NT_CULPRITS_MAX */
   uint32_t culprit_count;
+  struct nt_culprit *stands; /* where nobody is to blame: where ranks are, if they have a stack */
+  uint32_t stand_count;
   char *summary;
   struct nt_lines evidence, next;
 };

@@ -11,6 +11,7 @@
 
 #include "analysis/load_parts.h"
 #include "cli/dump_text.h"
+#include "cli/native_symbols.h"
 #include "cli/stack_lines.h"
 #include "cli/text.h"
 
@@ -18,12 +19,26 @@ enum { THREADS_MAX = 64, FACTS_MAX = 64, KEY = 128 };
 
 /* ---- threads ------------------------------------------------------------------------------------ */
 
+/* "read_batch() at host.c:93", "read_batch() at libdata.so" or "libdata.so+0x1234"; NULL if there is no memory. */
+static char *native_place(const struct nt_stack_frame *frame) {
+  char function[NT_STACK_LINE_TEXT], line[NT_STACK_LINE_TEXT], *text;
+  struct nt_native_symbol symbol;
+  nt_stack_line_text(line, sizeof line, frame, false);
+  const char *at = strstr(line, " at ");
+  if (!at || !nt_native_symbol(frame, &symbol))
+    return strdup(line);
+  nt_text_escape(function, sizeof function, symbol.function);
+  return asprintf(&text, "%s()%s", function, at) < 0 ? NULL : text;
+}
+
 /* "load_batch() at data.py:41" of the innermost frame of the program; NULL if there is none, or no memory. */
 static char *place_of(const struct nt_stack_frame *frames, uint32_t count) {
   char function[NT_STACK_LINE_TEXT], site[NT_STACK_LINE_TEXT], *text;
   for (uint32_t i = 0; i < count; i++) {
     if (!nt_stack_is_program(&frames[i]))
       continue;
+    if (frames[i].build_id)
+      return native_place(&frames[i]);
     const struct nt_stack_frame where = {
         .file = frames[i].file, .line = frames[i].line, .function = ""};
     nt_text_escape(function, sizeof function, frames[i].function);
@@ -58,13 +73,16 @@ static int add_thread(struct nt_model_dump *dump, const struct nt_dump_thread *f
   to->main = from->flags & NT_DUMP_THREAD_MAIN;
   to->stack.call = NT_NONE;
   to->name = nt_text_escape_new(from->name);
-  to->place = place_of(from->python, from->python_count);
+  const bool python = from->python_count != 0;
+  const struct nt_stack_frame *frames = python ? from->python : from->native;
+  const uint32_t count = python ? from->python_count : from->native_count;
+  to->place = place_of(frames, count);
   if (from->kernel)
     to->doing = strdup(nt_thread_doing(doing, sizeof doing, from, machine, false));
   if (!to->name || (from->kernel && !to->doing))
     return -NT_ERR_MEMORY;
-  if (from->python_count)
-    return nt_load_stack(&to->stack, from->python, from->python_count, from->python_cut);
+  if (count)
+    return nt_load_stack(&to->stack, frames, count, python ? from->python_cut : from->native_cut);
   return 0;
 }
 
@@ -77,6 +95,7 @@ static int add_threads(struct nt_model_rank *rank, const struct nt_trace *trace,
     return -NT_ERR_MEMORY;
   for (size_t i = 0; i < view->thread_count && !status; i++) {
     const struct nt_dump_thread *thread = &view->threads[i];
+    rank->dump->stacks |= thread->python_count || thread->native_count;
     uint32_t index = index_of(rank, trace, thread->tid);
     if ((index || thread->flags & NT_DUMP_THREAD_MAIN) && rank->dump->thread_count < THREADS_MAX)
       status = add_thread(rank->dump, thread, index, machine);
@@ -250,6 +269,7 @@ int nt_load_dump(struct nt_model_rank *rank, const struct nt_trace *trace) {
   if (!rank->dump)
     return -NT_ERR_MEMORY;
   rank->dump->began_ns = view->began_ns;
+  rank->dump->stacks = view->asked & 1u << NT_DUMP_NATIVE;
   int status = add_threads(rank, trace, view);
   return status ? status : add_facts(rank->dump, trace, count - 1);
 }

@@ -15,13 +15,15 @@
 static char *stack_lines(const struct nt_stack_frame *frames, size_t count, bool all, bool cut) {
   struct nt_stack_style style = {.indent = "", .whole = all, .program = all ? 0 : USER_FRAMES};
   char *text = NULL;
-  size_t size = 0, program = 0;
-  for (size_t i = 0; i < count; i++)
+  size_t size = 0, program = 0, native = 0;
+  for (size_t i = 0; i < count; i++) {
     program += nt_stack_is_program(&frames[i]);
+    native += frames[i].build_id != NULL;
+  }
   FILE *out = open_memstream(&text, &size);
   if (!out)
     return NULL;
-  if (all || program)
+  if (all || program || native == count) /* of native code the innermost frames tell something */
     nt_stack_print(out, &style, frames, count, cut);
   if (fclose(out) != 0) {
     free(text);
@@ -51,6 +53,8 @@ static int add_stack(struct nt_model_rank *rank, struct nt_trace *trace, uint32_
   rank->stacks = list;
   struct nt_model_stack *stack = &list[rank->stack_count++];
   stack->call = call;
+  for (int i = 0; i < count; i++)
+    rank->python_stacks |= frames[i].build_id == NULL;
   return nt_load_stack(stack, frames, (size_t)count, false);
 }
 

@@ -86,7 +86,8 @@ struct nt_model_dump_thread {
   char *name;  /* "pt_autograd_0" */
   char *place; /* "load_batch() at data.py:41": the innermost frame of the program, NULL if none */
   char *doing; /* "sleeping in read(fd 7)", NULL if not known */
-  struct nt_model_stack stack; /* `user` and `all` are NULL if there is none */
+  struct nt_model_stack
+      stack; /* of Python, else native; `user` and `all` are NULL if there is none */
 };
 
 enum nt_fact_of { NT_FACT_OF_PROCESS, NT_FACT_OF_NODE, NT_FACT_OF_JOB };
@@ -101,6 +102,7 @@ struct nt_model_fact {
 /* The newest dump of a process. */
 struct nt_model_dump {
   int64_t began_ns;
+  bool stacks; /* it has stacks, or was asked for native ones: another would tell no more */
   struct nt_model_dump_thread *threads;
   uint32_t thread_count;
   struct nt_model_fact *facts;
@@ -144,6 +146,7 @@ struct nt_model_rank {
   uint32_t site_count, site_room;
   struct nt_model_stack *stacks; /* of the last calls of each thread */
   uint32_t stack_count;
+  bool python_stacks;          /* of these, some are of Python */
   struct nt_model_dump *dump;  /* NULL if there is none */
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;

@@ -137,7 +137,7 @@ static void cut_parameters(char *name) {
   }
 }
 
-/* Without the version of the symbol. The C++ library is used where it is there; its names stay as they are otherwise. */
+/* Without the version of the symbol, and without what the compiler adds to a copy (".isra.0"). The C++ library is used where it is there; its names stay as they are otherwise. */
 static void set_function(const char *name, struct nt_native_symbol *out) {
   static char *(*demangle)(const char *, char *, size_t *, int *);
   static bool looked;
@@ -152,9 +152,18 @@ static void set_function(const char *name, struct nt_native_symbol *out) {
       strncmp(name, "_Z", 2) == 0 && demangle != NULL ? demangle(name, NULL, NULL, &status) : NULL;
   if (plain != NULL)
     cut_parameters(plain);
-  snprintf(out->function, sizeof out->function, "%.*s", (int)strcspn(plain ? plain : name, "@"),
-           plain != NULL ? plain : name);
+  if (plain == NULL && name[0] != '.')
+    snprintf(out->function, sizeof out->function, "%.*s", (int)strcspn(name, "@."), name);
+  else
+    snprintf(out->function, sizeof out->function, "%s", plain != NULL ? plain : name);
   free(plain);
+}
+
+/* The file's line table leaves code without debug information to its neighbour: only what a unit says that it has. */
+static bool has_debug_information(Dwfl_Module *module, GElf_Addr address) {
+  Dwarf_Addr bias;
+  Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
+  return unit != NULL && dwarf_haspc(unit, address - bias) > 0;
 }
 
 static bool ask(const struct object *object, uint64_t at, struct nt_native_symbol *out) {
@@ -167,7 +176,9 @@ static bool ask(const struct object *object, uint64_t at, struct nt_native_symbo
     return false;
   set_function(name, out);
   out->offset = offset;
-  Dwfl_Line *line = dwfl_module_getsrc(object->module, address);
+  Dwfl_Line *line = has_debug_information(object->module, address)
+                        ? dwfl_module_getsrc(object->module, address)
+                        : NULL;
   const char *file = line != NULL ? dwfl_lineinfo(line, NULL, &out->line, NULL, NULL, NULL) : NULL;
   if (file != NULL)
     snprintf(out->file, sizeof out->file, "%s", file);

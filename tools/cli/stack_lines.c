@@ -85,7 +85,7 @@ static void print_frame(FILE *out, const struct nt_stack_style *style,
   fprintf(out, "%s%s\n", style->indent, nt_stack_line_text(text, sizeof text, frame, style->paths));
 }
 
-/* Native code alone: nothing tells what is the program's. */
+/* Native code alone, none of it the program's: the innermost frames. */
 static void print_native(FILE *out, const struct nt_stack_style *style,
                          const struct nt_stack_frame *frames, size_t count) {
   size_t shown = style->whole || count <= NATIVE_SHOWN + 1 ? count : NATIVE_SHOWN;
@@ -104,21 +104,29 @@ void nt_stack_print(FILE *out, const struct nt_stack_style *style,
     native += frames[i].build_id != NULL;
   }
   size_t limit = style->program == 0 ? program : style->program;
-  if (count > 0 && native == count)
+  bool brief = style->program != 0 && native == count; /* only what the program does */
+  bool foreign = count > 0 && native == count && program == 0;
+  if (foreign)
     print_native(out, style, frames, count);
-  for (size_t i = 0, shown = 0; i < count && native < count; i++) {
+  for (size_t i = 0, shown = 0; i < count && !foreign; i++) {
     bool own = nt_stack_is_program(&frames[i]);
     if (style->whole || own || (i == 0 && program == 0)) {
+      if (brief && shown == 0)
+        folded = (struct fold){0};
       print_fold(out, style->indent, &folded);
       print_frame(out, style, &frames[i]);
       shown += own;
-      if (!style->whole && style->program != 0 && shown == limit)
+      if (!style->whole && style->program != 0 && shown == limit) {
+        if (i + 1 < count)
+          fprintf(out, "%s(%zu more)\n", style->indent, count - i - 1);
         return;
+      }
       continue;
     }
     fold(&folded, &frames[i]);
   }
-  print_fold(out, style->indent, &folded);
+  if (!brief)
+    print_fold(out, style->indent, &folded);
   if (cut)
     fprintf(out, "%s(more frames, which the dump does not have)\n", style->indent);
 }

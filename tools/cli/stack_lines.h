@@ -17,11 +17,12 @@ struct nt_stack_style {
   const char *indent;
   bool paths; /* whole paths of files */
   bool whole; /* every frame; else runs of frames of frameworks become "(5 frames of torch)" */
-  unsigned program; /* of the program's frames, if not `whole`, the innermost so many; 0: all */
+  unsigned
+      program; /* of the program's frames, if not `whole`, the innermost so many, then "(2 more)"; 0: all */
 };
 
 /* One line a frame, innermost first, each with a newline. A stack that has nothing of the program shows its innermost
- * frame. `cut`: there are more frames outwards, which is said. */
+ * frame, one of native code alone some of these. `cut`: there are more frames outwards, which is said. */
 void nt_stack_print(FILE *out, const struct nt_stack_style *style,
                     const struct nt_stack_frame *frames, size_t count, bool cut);
 

@@ -17,15 +17,40 @@ static bool is_native(const struct nt_stack_frame *frame) {
   return frame->build_id != NULL;
 }
 
-static bool is_installed(const struct nt_stack_frame *frame) {
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* An object of the system, the interpreter, PyTorch, NCCL, CUDA or this library, wherever it lies. */
+static bool is_installed_object(const char *file) {
   static const char *const places[] = {"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"};
-  const char *file = frame->file;
-  for (size_t i = 0; is_native(frame) && i < sizeof places / sizeof *places; i++)
+  static const char *const names[] = {"python",   "libpython", "libnccl", "libcuda",
+                                      "ld-linux", "libtorch",  "libc10"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
     if (begins(file, places[i]))
       return true;
-  return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
-         strstr(file, "/lib/python3") != NULL || begins(file, "<frozen ") ||
-         (is_native(frame) && file[0] != '/');
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (begins(base_name(file), names[i]))
+      return true;
+  return file[0] != '/';
+}
+
+/* What the C library links into every program. */
+static bool is_start(const struct nt_stack_frame *frame) {
+  struct nt_native_symbol symbol;
+  return nt_native_symbol(frame, &symbol) &&
+         (strcmp(symbol.function, "_start") == 0 || begins(symbol.function, "__libc_start_"));
+}
+
+static bool is_installed(const struct nt_stack_frame *frame) {
+  const char *file = frame->file;
+  if (is_native(frame) && is_installed_object(file))
+    return true;
+  if (strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
+      strstr(file, "/lib/python3") != NULL || begins(file, "<frozen "))
+    return true;
+  return is_native(frame) && is_start(frame);
 }
 
 bool nt_stack_is_program(const struct nt_stack_frame *frame) {
@@ -42,11 +67,6 @@ size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count) {
     if (!is_installed(&frames[i]))
       return i;
   return first;
-}
-
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
 static void native_site(char *text, size_t size, const struct nt_stack_frame *frame) {

@@ -10,7 +10,8 @@
 
 #define NT_SITE_TEXT 256
 
-/* The frame is of the program itself: neither of an installed package nor of a standard or system library. */
+/* The frame is of the program itself: neither of an installed package nor of a standard or system library, nor what starts
+ * every program. */
 bool nt_stack_is_program(const struct nt_stack_frame *frame);
 
 /* Index of the frame that says most: the innermost one of the program, since all calls of a framework end in the

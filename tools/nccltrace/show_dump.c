@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Head, facts by what they are of, threads. Threads that stand alike, as a pool's do, are told of once; those of this
- * library come last.
+ * Head; threads, the main one first, then whoever holds the GIL; facts by what they are of; the kernel's log. Threads that
+ * stand alike, as a pool's do, are told of once, those of this library in one line. What is said once is not said again.
  */
 #include "nccltrace/show_dump.h"
 
@@ -14,7 +14,7 @@
 #include "cli/text.h"
 #include "nccltrace/show_stacks.h"
 
-enum { TIDS_SHOWN = 8 };
+enum { TIDS_SHOWN = 8, LOG_WIDTH = 120 /* characters of a kernel line */ };
 
 int nt_show_find_dump(const struct nt_trace *trace, uint32_t number) {
   size_t count = nt_trace_dump_count(trace);
@@ -60,38 +60,113 @@ static bool is_told(const struct nt_trace *trace, size_t i, size_t k, const char
   return false;
 }
 
-static void show_fact(const char *name, const char *value, FILE *out) {
+/* A number of bytes, by its key. */
+static bool is_size(const char *key) {
+  static const char *const counts[] = {".group", ".refused", ".under_oom", ".oom", ".oom_kill"};
+  const char *last = strrchr(key, '.');
+  for (size_t i = 0; last != NULL && i < sizeof counts / sizeof *counts; i++)
+    if (strcmp(last, counts[i]) == 0)
+      return false;
+  return strncmp(key, "shm.", 4) == 0 || strstr(key, ".memory") != NULL ||
+         strstr(key, ".rss") != NULL || strstr(key, ".swap") != NULL ||
+         strstr(key, ".locked") != NULL;
+}
+
+static void show_fact(const char *key, const char *name, const char *value, FILE *out) {
+  char text[NT_SIZE_TEXT], *end;
+  const unsigned long long bytes = strtoull(value, &end, 10);
   nt_text_escape_print(out, name);
   fputs(" = ", out);
   nt_text_escape_print(out, value);
+  if (end != value && *end == '\0' && bytes >= 1024 && is_size(key))
+    fprintf(out, " (%s)", nt_bytes_text(text, bytes));
   fputc('\n', out);
+}
+
+/* Said in the head, at a thread, or at the end. */
+static bool is_elsewhere(const struct nt_dump_view *dump, const char *key, const char *value) {
+  size_t kernel = 0, native = 0;
+  for (size_t t = 0; t < dump->thread_count; t++) {
+    kernel += dump->threads[t].kernel;
+    native += dump->threads[t].native_count > 0;
+  }
+  if (strcmp(key, "threads") == 0 || strcmp(key, "process.threads") == 0)
+    return strtoull(value, NULL, 10) == kernel;
+  if (strcmp(key, "native.threads") == 0)
+    return strtoull(value, NULL, 10) == native;
+  if (strcmp(key, "python.gil") == 0)
+    return strcmp(value, "none") != 0;
+  return same_group(key, "missing") || same_group(key, "kernel");
 }
 
 /* The k-th fact's, with all facts of it. */
 static void show_group(const struct nt_trace *trace, size_t i, size_t k, FILE *out, bool color) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
   const char *group, *key, *value;
   char name[64];
+  bool titled = false;
   nt_trace_dump_fact_at(trace, i, k, &group, &value);
   snprintf(name, sizeof name, "%.*s", (int)strcspn(group, "."), group);
-  fprintf(out, "\n%s", nt_style_text(color, NT_STYLE_BOLD));
-  nt_text_escape_print(out, name);
-  fprintf(out, "%s\n", nt_style_text(color, NT_STYLE_PLAIN));
-  for (; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
-    if (same_group(key, group) && strchr(key, '.') != NULL) {
-      fputs("  ", out);
-      show_fact(strchr(key, '.') + 1, value, out);
+  for (; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
+    if (!same_group(key, group) || strchr(key, '.') == NULL || is_elsewhere(dump, key, value))
+      continue;
+    if (!titled) {
+      fprintf(out, "\n%s", nt_style_text(color, NT_STYLE_BOLD));
+      nt_text_escape_print(out, name);
+      fprintf(out, "%s\n", nt_style_text(color, NT_STYLE_PLAIN));
     }
+    titled = true;
+    fputs("  ", out);
+    show_fact(key, strchr(key, '.') + 1, value, out);
+  }
 }
 
-/* First those of no group, then groups in the order of their first fact. What is missing is in the head already. */
+/* First those of no group, then groups in the order of their first fact. */
 static void show_facts(const struct nt_trace *trace, size_t i, FILE *out, bool color) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
   const char *key, *value;
+  bool any = false;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
+    if (strchr(key, '.') != NULL || is_elsewhere(dump, key, value))
+      continue;
+    if (!any)
+      fputc('\n', out);
+    any = true;
+    if (strcmp(key, "ras") == 0)
+      fputs("NCCL RAS: asked by the process with local rank 0 of this node, whose dump has it\n",
+            out);
+    else
+      show_fact(key, key, value, out);
+  }
   for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
-    if (strchr(key, '.') == NULL)
-      show_fact(key, value, out);
-  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
-    if (strchr(key, '.') != NULL && !same_group(key, "missing") && !is_told(trace, i, k, key))
+    if (strchr(key, '.') != NULL && !is_told(trace, i, k, key))
       show_group(trace, i, k, out, color);
+}
+
+static void show_log_line(const char *value, bool whole, FILE *out) {
+  char *text = nt_text_escape_new(value);
+  size_t length = text != NULL ? strlen(text) : 0, shown = length;
+  if (!whole && length > LOG_WIDTH)
+    for (shown = LOG_WIDTH; ((unsigned char)text[shown] & 0xc0) == 0x80; shown--)
+      continue;
+  if (text != NULL)
+    fprintf(out, "  %.*s%s\n", (int)shown, text, shown < length ? "…" : "");
+  free(text);
+}
+
+static void show_kernel_log(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
+                            bool color) {
+  const char *key, *value;
+  bool titled = false;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
+    if (!same_group(key, "kernel") || strcmp(key, "kernel.lines") == 0)
+      continue;
+    if (!titled)
+      fprintf(out, "\n%skernel log%s of the machine, lines that may matter, newest first\n",
+              nt_style_text(color, NT_STYLE_BOLD), nt_style_text(color, NT_STYLE_PLAIN));
+    titled = true;
+    show_log_line(value, whole, out);
+  }
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
@@ -125,18 +200,42 @@ static void show_stacks(const struct nt_dump_thread *thread, bool whole, FILE *o
   nt_stack_print(out, &style, thread->native, thread->native_count, thread->native_cut);
 }
 
-static void show_thread(const struct nt_dump_thread *thread, enum nt_machine machine, FILE *out,
-                        bool color) {
+/* Facts have its number among those that hold a GIL: one for each interpreter that has its own. */
+static bool holds_gil(const struct nt_trace *trace, size_t i, uint32_t tid) {
+  const char *key, *value;
+  for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++)
+    if (strcmp(key, "python.gil") == 0)
+      for (char *end; *value; value = *end == ' ' ? end + 1 : end) {
+        if (strtoul(value, &end, 10) == tid && end != value)
+          return true;
+        if (end == value)
+          break;
+      }
+  return false;
+}
+
+/* What all threads of one dump have in common. */
+struct shown {
+  const struct nt_trace *trace;
+  size_t dump;
+  enum nt_machine machine;
+  bool whole, color;
+  bool *told; /* by thread */
+};
+
+static void show_thread(const struct shown *shown, const struct nt_dump_thread *thread, FILE *out) {
   char doing[NT_THREAD_TEXT], cpu[NT_DURATION_TEXT];
-  fprintf(out, "%sthread %" PRIu32 "%s ", nt_style_text(color, NT_STYLE_BOLD), thread->tid,
-          nt_style_text(color, NT_STYLE_PLAIN));
+  fprintf(out, "%sthread %" PRIu32 "%s ", nt_style_text(shown->color, NT_STYLE_BOLD), thread->tid,
+          nt_style_text(shown->color, NT_STYLE_PLAIN));
   nt_text_escape_print(out, thread->name);
   if (thread->flags & NT_DUMP_THREAD_MAIN)
     fputs(", the main thread", out);
+  if (holds_gil(shown->trace, shown->dump, thread->tid))
+    fputs(", holds the GIL", out);
   if (thread->flags & NT_DUMP_THREAD_OURS)
     fputs(", of libnccltrace", out);
   if (thread->kernel)
-    fprintf(out, ": %s", nt_thread_doing(doing, sizeof doing, thread, machine, true));
+    fprintf(out, ": %s", nt_thread_doing(doing, sizeof doing, thread, shown->machine, true));
   if (thread->wait[0] != '\0') {
     fputs(", wait channel ", out);
     nt_text_escape_print(out, thread->wait);
@@ -144,20 +243,23 @@ static void show_thread(const struct nt_dump_thread *thread, enum nt_machine mac
   if (thread->kernel)
     fprintf(out, ", cpu %s", nt_duration_text(cpu, (int64_t)(thread->cpu_ns & INT64_MAX)));
   fputc('\n', out);
+  show_stacks(thread, shown->whole, out);
 }
 
-/* The t-th thread, and those after it that stand alike, which are marked in `told`. */
-static void show_alike(const struct nt_dump_view *dump, size_t t, enum nt_machine machine,
-                       bool whole, bool *told, FILE *out, bool color) {
+/* The t-th thread, and those after it that stand alike, which are marked as told. */
+static void show_alike(const struct shown *shown, size_t t, FILE *out) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(shown->trace, shown->dump);
   const struct nt_dump_thread *first = &dump->threads[t];
+  const bool gil = holds_gil(shown->trace, shown->dump, first->tid);
   size_t more = 0;
-  show_thread(first, machine, out, color);
-  show_stacks(first, whole, out);
-  for (size_t k = t + 1; k < dump->thread_count && !whole; k++) {
+  shown->told[t] = true;
+  fputc('\n', out);
+  show_thread(shown, first, out);
+  for (size_t k = t + 1; k < dump->thread_count && !shown->whole && !gil; k++) {
     const struct nt_dump_thread *other = &dump->threads[k];
-    if (told[k] || !is_alike(first, other))
+    if (shown->told[k] || !is_alike(first, other))
       continue;
-    told[k] = true;
+    shown->told[k] = true;
     if (more++ == 0)
       fputs("  and", out);
     if (more <= TIDS_SHOWN)
@@ -169,27 +271,56 @@ static void show_alike(const struct nt_dump_view *dump, size_t t, enum nt_machin
     fprintf(out, ": %zu threads like this\n", more + 1);
 }
 
+/* "3 threads of libnccltrace: nccltrace 812, nccltrace-dump 813, nccltrace-gpu 815" */
+static void show_ours(const struct shown *shown, FILE *out) {
+  const struct nt_dump_view *dump = nt_trace_dump_at(shown->trace, shown->dump);
+  size_t count = 0, told = 0;
+  for (size_t t = 0; t < dump->thread_count; t++)
+    count += (dump->threads[t].flags & NT_DUMP_THREAD_OURS) != 0;
+  if (count == 0)
+    return;
+  fprintf(out, "\n%s%zu thread%s of libnccltrace%s:", nt_style_text(shown->color, NT_STYLE_BOLD),
+          count, count == 1 ? "" : "s", nt_style_text(shown->color, NT_STYLE_PLAIN));
+  for (size_t t = 0; t < dump->thread_count; t++) {
+    if (!(dump->threads[t].flags & NT_DUMP_THREAD_OURS))
+      continue;
+    fputs(told++ > 0 ? ", " : " ", out);
+    nt_text_escape_print(out, dump->threads[t].name);
+    fprintf(out, " %" PRIu32, dump->threads[t].tid);
+  }
+  fputc('\n', out);
+}
+
 static void show_threads(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
                          bool color) {
+  enum { MAIN, GIL, OTHERS, OURS, ROUNDS };
   const struct nt_dump_view *dump = nt_trace_dump_at(trace, i);
-  enum nt_machine machine = nt_machine_of(nt_trace_evidence(trace, "machine"));
-  bool *told = calloc(dump->thread_count + 1, sizeof *told);
-  for (int ours = 0; ours < 2 && told != NULL; ours++)
+  const struct shown shown = {.trace = trace,
+                              .dump = i,
+                              .machine = nt_machine_of(nt_trace_evidence(trace, "machine")),
+                              .whole = whole,
+                              .color = color,
+                              .told = calloc(dump->thread_count + 1, sizeof *shown.told)};
+  for (int round = 0; round < ROUNDS && shown.told != NULL; round++)
     for (size_t t = 0; t < dump->thread_count; t++) {
-      bool is_ours = dump->threads[t].flags & NT_DUMP_THREAD_OURS;
-      if (told[t] || is_ours != (ours != 0))
-        continue;
-      told[t] = true;
-      fputc('\n', out);
-      show_alike(dump, t, machine, whole, told, out, color);
+      const struct nt_dump_thread *thread = &dump->threads[t];
+      const int of = thread->flags & NT_DUMP_THREAD_MAIN   ? MAIN
+                     : thread->flags & NT_DUMP_THREAD_OURS ? OURS
+                     : holds_gil(trace, i, thread->tid)    ? GIL
+                                                           : OTHERS;
+      if (!shown.told[t] && of == round && (of != OURS || whole))
+        show_alike(&shown, t, out);
     }
-  free(told);
+  if (!whole)
+    show_ours(&shown, out);
+  free(shown.told);
 }
 
 void nt_show_dump(const struct nt_trace *trace, size_t i, bool whole, FILE *out, bool color) {
   show_head(trace, i, out, color);
-  show_facts(trace, i, out, color);
   show_threads(trace, i, whole, out, color);
+  show_facts(trace, i, out, color);
+  show_kernel_log(trace, i, whole, out, color);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------- */

@@ -13,6 +13,11 @@ struct nt_report_style {
   bool full_stacks; /* every frame, not only the first of the program itself */
 };
 
+#define NT_MOTION 96
+/* Of a verdict without findings: "the job moves", "all processes have ended" …; "" if the verdict says it already. Returns
+ * `out`. */
+char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict);
+
 /* Both return 0, or -1 if the output failed. */
 int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
                    FILE *out);

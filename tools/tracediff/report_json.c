@@ -71,6 +71,9 @@ static json_t *culprit_json(const struct nt_verdict *verdict, const struct nt_cu
   json_object_set_new(value, "now", nt_json_text(culprit->now));
   json_object_set_new(value, "since", nt_json_time(culprit->since_ns));
   json_object_set_new(value, "stack", stack_json(culprit->stack));
+  json_object_set_new(value, "stack_of",
+                      culprit->stack ? json_string(culprit->of_last ? "last call" : "now")
+                                     : json_null());
   return value;
 }
 
@@ -116,10 +119,13 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
     json_array_append_new(warnings, finding_json(verdict, &verdict->warnings[i]));
   json_object_set_new(root, "warnings", warnings);
   json_t *notes = lines_json(&verdict->notes);
-  char coverage[NT_COVERAGE];
-  if (!verdict->count)
+  char coverage[NT_COVERAGE], motion[NT_MOTION];
+  if (!verdict->count) {
     json_array_append_new(notes,
                           json_string(nt_verdict_coverage(coverage, sizeof coverage, verdict)));
+    if (*nt_report_motion(motion, sizeof motion, verdict))
+      json_array_append_new(notes, json_string(motion));
+  }
   json_object_set_new(root, "notes", notes);
   return nt_json_print(root, out);
 }

@@ -11,6 +11,8 @@
 #include "cli/rank_name.h"
 #include "cli/text.h"
 
+#define RECENT_NS INT64_C(2000000000) /* without a call for so long, it may stand */
+
 static void print_line(FILE *out, const char *indent, const char *text) {
   fputs(indent, out);
   nt_text_escape_print(out, text);
@@ -32,11 +34,14 @@ static void print_notes(const struct nt_verdict *verdict, FILE *out) {
     print_line(out, "note: ", verdict->notes.line[i]);
 }
 
-static void print_stack(const struct nt_model_stack *stack, bool whole, FILE *out) {
+static void print_stack(const struct nt_model_stack *stack, bool of_last, bool whole, FILE *out) {
+  if (stack && of_last)
+    fputs("    where it made its last call:\n", out);
+  const char *indent = of_last ? "      " : "    ";
   const char *text = !stack ? "" : whole || !*stack->user ? stack->all : stack->user;
   while (*text) {
     size_t length = strcspn(text, "\n");
-    fprintf(out, "    %.*s\n", (int)length, text);
+    fprintf(out, "%s%.*s\n", indent, (int)length, text);
     text += length + (text[length] == '\n');
     if (!whole && stack && text > stack->all && !*stack->user)
       break; /* nothing of the program: the innermost frame says where it is */
@@ -52,15 +57,19 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   }
   const struct nt_model_rank *rank = &verdict->job.model->ranks[culprit->rank];
   nt_describe_state(state, sizeof state, rank);
-  const bool same = culprit->now && (strstr(state, culprit->now) || strstr(culprit->now, state));
+  const bool same =
+      culprit->now && (strstr(state, culprit->now) ||
+                       (strcmp(state, "running") != 0 && strstr(culprit->now, state)));
   fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
   if (!same)
     fprintf(out, ": %s", state);
-  if (culprit->last) {
+  /* What it is in, or where, stands behind "now". */
+  const bool inside = culprit->last && culprit->now && strstr(culprit->now, culprit->last);
+  if (culprit->last && !inside) {
     fputs(", last call ", out);
     nt_text_escape_print(out, culprit->last);
   }
-  if (culprit->at) {
+  if (culprit->at && !inside && !(culprit->now && strstr(culprit->now, culprit->at))) {
     fputs(" at ", out);
     nt_text_escape_print(out, culprit->at);
   }
@@ -70,9 +79,33 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     nt_text_escape_print(out, culprit->now);
   }
   if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
-    fprintf(out, ", since %s", nt_time_text(time, culprit->since_ns));
+    fprintf(out, ", since %s", nt_time_short(time, culprit->since_ns));
   fputc('\n', out);
-  print_stack(culprit->stack, style->full_stacks, out);
+  print_stack(culprit->stack, culprit->of_last, style->full_stacks, out);
+}
+
+/* Of a finding that blames nobody: the whole stack of each rank, as far as there are some. */
+static void print_stands(const struct nt_verdict *verdict, const struct nt_finding *finding,
+                         bool color, FILE *out) {
+  char name[NT_RANK_NAME];
+  bool titled = false;
+  for (uint32_t i = 0; i < finding->stand_count; i++) {
+    const struct nt_culprit *stand = &finding->stands[i];
+    if (!stand->stack)
+      continue;
+    if (!titled)
+      fprintf(out, "%sstacks:%s\n", nt_style_text(color, NT_STYLE_BOLD),
+              nt_style_text(color, NT_STYLE_PLAIN));
+    titled = true;
+    fprintf(out, "  %s",
+            nt_describe_rank(name, sizeof name, &verdict->job.model->ranks[stand->rank]));
+    if (stand->now) {
+      fputs(": ", out);
+      nt_text_escape_print(out, stand->now);
+    }
+    fputc('\n', out);
+    print_stack(stand->stack, stand->of_last, true, out);
+  }
 }
 
 static void print_lines(const char *title, const struct nt_lines *lines, bool color, FILE *out) {
@@ -113,6 +146,8 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
     fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
   if (finding->since_ns)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
+  if (style->full_stacks)
+    print_stands(verdict, finding, style->color, out);
   print_lines("evidence:", &finding->evidence, style->color, out);
   print_lines("next:", &finding->next, style->color, out);
 }
@@ -127,6 +162,36 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
     for (uint32_t j = 0; j < warning->evidence.count; j++)
       print_line(out, "  ", warning->evidence.line[j]);
   }
+}
+
+char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict) {
+  const struct nt_model *model = verdict->job.model;
+  uint32_t alive = 0;
+  int64_t last = 0;
+  char ago[NT_DURATION_TEXT];
+  out[0] = '\0';
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    alive += !nt_model_is_over(rank);
+    for (uint32_t i = 0; i < rank->call_count; i++) {
+      const struct nt_model_call *call = &rank->calls[i];
+      int64_t end = call->exit_ns > call->enter_ns ? call->exit_ns : call->enter_ns;
+      last = end > last ? end : last;
+    }
+  }
+  if (verdict->over || verdict->moving || !model->rank_count)
+    return out; /* said already */
+  if (!alive)
+    snprintf(out, size, "all processes have ended");
+  else if (alive < model->rank_count)
+    snprintf(out, size, "%u of %u processes have ended", model->rank_count - alive,
+             model->rank_count);
+  else if (model->now_ns && last && model->now_ns - last < RECENT_NS)
+    snprintf(out, size, "the job moves");
+  else if (model->now_ns > last && last)
+    snprintf(out, size, "all processes are alive, the last call was %s ago",
+             nt_duration_text(ago, model->now_ns - last));
+  return out;
 }
 
 static const char *why_consistent(const struct nt_verdict *verdict) {
@@ -145,10 +210,11 @@ int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_styl
                    FILE *out) {
   bool color = style->color;
   if (!verdict->count) {
-    char coverage[NT_COVERAGE];
-    fprintf(out, "%sconsistent%s: %s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
-            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict),
-            nt_verdict_coverage(coverage, sizeof coverage, verdict));
+    char coverage[NT_COVERAGE], motion[NT_MOTION];
+    nt_report_motion(motion, sizeof motion, verdict);
+    fprintf(out, "%sconsistent%s: %s%s%s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
+            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict), *motion ? "; " : "",
+            motion, nt_verdict_coverage(coverage, sizeof coverage, verdict));
     print_missing(verdict, color, out);
     print_notes(verdict, out);
     print_warnings(verdict, color, out);
