@@ -71,7 +71,7 @@ pids+=($!)
 for ((tenth = 0; tenth < 600; tenth++)); do
   # The last call of every rank is its AllGather.
   run nccltrace ls
-  ! count '(in|left) AllGather|child of [0-9]+ ' $((ranks + 1)) || break
+  ! count "(in|left) AllGather| cat .* child of ${pids[ranks + 1]} " $((ranks + 1)) || break
   sleep 0.1
 done
 cat rank*.log >"$dir/err"

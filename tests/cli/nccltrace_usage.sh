@@ -92,6 +92,17 @@ refuses "show --tail=-1" 2 "--tail needs a number" show --tail=-1 x
 
 refuses "dump --all without a job" 1 "no such traced process" dump --all
 refuses "dump of a process that is not traced" 1 "process $$: it is not traced" dump $$
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+  chmod 755 "$dir" && cp "$nccltrace" "$dir/nccltrace" && chmod 755 "$dir/nccltrace"
+  setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/nccltrace" dump $$ >"$dir/out" 2>"$dir/err" </dev/null
+  if [ $? -eq 1 ] && [ "$(cat "$dir/err")" = "nccltrace: process $$: it belongs to $(id -un): run as that user" ]; then
+    ok "dump of another user's process says whose it is"
+  else
+    fail "dump of another user's process says whose it is" "$(cat "$dir/err")"
+  fi
+else
+  echo "skip another user's process: only root can become one"
+fi
 refuses "show of a process that is not traced" 1 "nccltrace: $$: no such file" show $$
 refuses "show of a missing file" 1 "nccltrace: $dir/none: " show "$dir/none"
 
