@@ -28,6 +28,7 @@
 
 #include "preload/dump_signal.h"
 #include "preload/dump_thread.h"
+#include "preload/fork_gate.h"
 #include "preload/modules.h"
 #include "preload/process.h"
 #include "preload/unwinder.h"
@@ -178,7 +179,7 @@ static void walk_stack(struct walk *walk) {
 static const char LOST[] = "the program has taken the signal for itself";
 
 /* Asks, walks and lets go. NULL, or why there is no stack. */
-static const char *look_at(struct walk *walk, uint32_t tid) {
+static const char *ask_and_walk(struct walk *walk, uint32_t tid) {
   const uint32_t number = ++asked & 0xfffffff, before = atomic_load(&turn);
   if (!nt_dump_signal_is_ours(walk->signal))
     return LOST;
@@ -208,6 +209,15 @@ static const char *look_at(struct walk *walk, uint32_t tid) {
   return !whole         ? "could not be held for long enough"
          : !walk->count ? "has no readable stack"
                         : NULL;
+}
+
+/* From before it is asked on: a thread that is held inside a fork would keep the walk out. */
+static const char *look_at(struct walk *walk, uint32_t tid) {
+  if (!nt_fork_gate_enter())
+    return "not asked: the program forked all the time";
+  const char *reason = ask_and_walk(walk, tid);
+  nt_fork_gate_leave();
+  return reason;
 }
 
 static void add_stack(struct nt_buffer *out, const struct walk *walk, uint32_t tid) {
@@ -289,6 +299,16 @@ static void walk_threads(struct nt_buffer *out, struct walk *walk, DIR *dir) {
   nt_dump_add_fact(out, "native.threads", "%u", taken);
 }
 
+/* dlopen holds the loader's locks, too. */
+static const struct nt_unwinder *open_unwinder(const char **reason) {
+  *reason = "the program forked all the time";
+  if (!nt_fork_gate_enter())
+    return NULL;
+  const struct nt_unwinder *unwinder = nt_unwinder_open(reason);
+  nt_fork_gate_leave();
+  return unwinder;
+}
+
 void nt_dump_native(struct nt_buffer *out) {
   struct walk *walk = calloc(1, sizeof *walk);
   const char *reason = "there was no memory";
@@ -301,7 +321,7 @@ void nt_dump_native(struct nt_buffer *out) {
                      "NCCLTRACE_SIGNAL is off, or the program uses all real-time signals itself");
   else if (signal < 0)
     note_lost(out, -signal);
-  else if (!(walk->unwinder = nt_unwinder_open(&reason)))
+  else if (!(walk->unwinder = open_unwinder(&reason)))
     nt_dump_add_fact(out, "missing.native", "%s", reason);
   else {
     walk->signal = signal;

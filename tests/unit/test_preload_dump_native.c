@@ -12,10 +12,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/native_symbols.h"
@@ -287,6 +289,49 @@ static void a_signal_that_the_program_took_for_itself_is_not_sent(void **state) 
   assert_int_equal(theirs, 0);
 }
 
+static _Atomic bool forked_enough;
+
+static void *take_dumps(void *unused) {
+  prctl(PR_SET_NAME, "nccltrace-dump", 0, 0, 0);
+  while (!atomic_load(&forked_enough)) {
+    struct nt_buffer out = {.limit = 1 << 20};
+    nt_dump_native(&out);
+    free(out.data);
+  }
+  return unused;
+}
+
+static int look_on(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)info;
+  (void)size;
+  (void)unused;
+  return 0;
+}
+
+static void a_child_forked_during_a_dump_has_a_usable_loader(void **state) {
+  enum { FORKS = 1500 };
+  pthread_t dumper;
+  int status, stuck = 0;
+  (void)state;
+  assert_int_equal(pthread_create(&dumper, NULL, take_dumps, NULL), 0);
+  for (int i = 0; i < FORKS; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(5); /* ends who hangs */
+      dl_iterate_phdr(look_on, NULL);
+      _exit(7);
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+      ;
+    stuck += !WIFEXITED(status) || WEXITSTATUS(status) != 7;
+    if (stuck)
+      break;
+  }
+  atomic_store(&forked_enough, true);
+  pthread_join(dumper, NULL);
+  assert_int_equal(stuck, 0);
+}
+
 /* What a held thread has locked the walk may need: neither waits for the other for ever. */
 static void *load_and_allocate(void *unused) {
   while (!atomic_load(&enough)) {
@@ -359,6 +404,7 @@ int main(void) {
       cmocka_unit_test(an_answer_that_comes_late_changes_nothing),
       cmocka_unit_test(somebody_else_s_signal_is_not_taken),
       cmocka_unit_test(a_signal_that_the_program_took_for_itself_is_not_sent),
+      cmocka_unit_test(a_child_forked_during_a_dump_has_a_usable_loader),
       cmocka_unit_test(threads_that_hold_locks_go_on), /* it ends the spinning */
       cmocka_unit_test(threads_that_are_left_out_are_counted),
   };
