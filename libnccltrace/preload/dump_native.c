@@ -26,7 +26,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "preload/dump_signal.h"
 #include "preload/dump_thread.h"
+#include "preload/fork_gate.h"
 #include "preload/modules.h"
 #include "preload/process.h"
 #include "preload/unwinder.h"
@@ -174,9 +176,13 @@ static void walk_stack(struct walk *walk) {
   } while (unwinder->step(walk->cursor) > 0);
 }
 
+static const char LOST[] = "the program has taken the signal for itself";
+
 /* Asks, walks and lets go. NULL, or why there is no stack. */
-static const char *look_at(struct walk *walk, uint32_t tid) {
+static const char *ask_and_walk(struct walk *walk, uint32_t tid) {
   const uint32_t number = ++asked & 0xfffffff, before = atomic_load(&turn);
+  if (!nt_dump_signal_is_ours(walk->signal))
+    return LOST;
   if (before % STATES == CLAIMED)
     wait_while(before, ANSWER_MS);
   if (atomic_load(&turn) % STATES == CLAIMED)
@@ -203,6 +209,15 @@ static const char *look_at(struct walk *walk, uint32_t tid) {
   return !whole         ? "could not be held for long enough"
          : !walk->count ? "has no readable stack"
                         : NULL;
+}
+
+/* From before it is asked on: a thread that is held inside a fork would keep the walk out. */
+static const char *look_at(struct walk *walk, uint32_t tid) {
+  if (!nt_fork_gate_enter())
+    return "not asked: the program forked all the time";
+  const char *reason = ask_and_walk(walk, tid);
+  nt_fork_gate_leave();
+  return reason;
 }
 
 static void add_stack(struct nt_buffer *out, const struct walk *walk, uint32_t tid) {
@@ -255,18 +270,27 @@ static void note_more(struct nt_buffer *out, const struct missing *missing) {
   }
 }
 
+/* It would die of the signal, or get what it knows nothing of. */
+static void note_lost(struct nt_buffer *out, int signal) {
+  nt_dump_signal_check(); /* nobody is to be told to send it */
+  nt_dump_add_fact(out, "missing.native", "the program has taken signal %d for itself", signal);
+}
+
 static void walk_threads(struct nt_buffer *out, struct walk *walk, DIR *dir) {
   struct missing missing = {0};
+  const char *reason = NULL;
   uint32_t taken = 0;
-  for (struct dirent *entry; (entry = readdir(dir));) {
+  for (struct dirent *entry; reason != LOST && (entry = readdir(dir));) {
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    const char *reason = tid ? objection(tid, walk->signal) : "";
+    reason = tid ? objection(tid, walk->signal) : "";
     if (!reason)
       reason = nt_clock_ns(CLOCK_MONOTONIC) < walk->end_ns ? look_at(walk, tid)
                                                            : "not asked: others took all the time";
     if (!reason) {
       add_stack(out, walk, tid);
       taken++;
+    } else if (reason == LOST) {
+      note_lost(out, walk->signal);
     } else if (*reason) {
       note(out, &missing, tid, reason);
     }
@@ -275,21 +299,32 @@ static void walk_threads(struct nt_buffer *out, struct walk *walk, DIR *dir) {
   nt_dump_add_fact(out, "native.threads", "%u", taken);
 }
 
+/* dlopen holds the loader's locks, too. */
+static const struct nt_unwinder *open_unwinder(const char **reason) {
+  *reason = "the program forked all the time";
+  if (!nt_fork_gate_enter())
+    return NULL;
+  const struct nt_unwinder *unwinder = nt_unwinder_open(reason);
+  nt_fork_gate_leave();
+  return unwinder;
+}
+
 void nt_dump_native(struct nt_buffer *out) {
   struct walk *walk = calloc(1, sizeof *walk);
   const char *reason = "there was no memory";
   DIR *dir = opendir("/proc/self/task");
-  uint32_t signal =
-      atomic_load_explicit(&nt_process.area.header->dump_signal, memory_order_acquire);
+  const int signal = nt_dump_signal_check();
   if (!walk || !dir || !(walk->cursor = malloc(NT_UNWINDER_CURSOR)))
     nt_dump_add_fact(out, "missing.native", "%s", dir ? reason : strerror(errno));
   else if (!signal)
     nt_dump_add_fact(out, "missing.native",
                      "NCCLTRACE_SIGNAL is off, or the program uses all real-time signals itself");
-  else if (!(walk->unwinder = nt_unwinder_open(&reason)))
+  else if (signal < 0)
+    note_lost(out, -signal);
+  else if (!(walk->unwinder = open_unwinder(&reason)))
     nt_dump_add_fact(out, "missing.native", "%s", reason);
   else {
-    walk->signal = (int)signal;
+    walk->signal = signal;
     walk->end_ns = nt_clock_ns(CLOCK_MONOTONIC) + TOTAL_MS * UINT64_C(1000000);
     nt_modules_load(&walk->modules);
     walk_threads(out, walk, dir);

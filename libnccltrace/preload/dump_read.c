@@ -20,6 +20,10 @@ _Static_assert(AT_ONCE <= IOV_MAX, "the kernel takes so many at once");
 
 static _Atomic bool refused; /* process_vm_readv, in this process */
 
+static bool is_refusal(int error) {
+  return error == EPERM || error == ENOSYS || error == EACCES;
+}
+
 /* Parts read whole, up to the first that was not; -1: the call is not allowed here. */
 static int read_at_once(const struct nt_dump_part *parts, unsigned count) {
   struct iovec local[AT_ONCE], remote[AT_ONCE];
@@ -29,7 +33,7 @@ static int read_at_once(const struct nt_dump_part *parts, unsigned count) {
   }
   ssize_t got = process_vm_readv(getpid(), local, count, remote, count, 0);
   if (got < 0)
-    return errno == EPERM || errno == ENOSYS || errno == EACCES ? -1 : 0;
+    return is_refusal(errno) ? -1 : 0;
   unsigned whole = 0;
   while (whole < count && (size_t)got >= parts[whole].length)
     got -= (ssize_t)parts[whole++].length;
@@ -64,7 +68,15 @@ unsigned nt_dump_read_parts(const struct nt_dump_part *parts, unsigned count) {
   return whole == count ? whole : whole + read_from_file(parts + whole, count - whole);
 }
 
+/* Also in threads of the application, whose stacks may be small. */
 bool nt_dump_read(uint64_t address, void *out, size_t length) {
   struct nt_dump_part part = {address, out, length};
-  return nt_dump_read_parts(&part, 1) == 1;
+  if (!atomic_load_explicit(&refused, memory_order_relaxed)) {
+    struct iovec local = {out, length}, remote = {(void *)(uintptr_t)address, length};
+    ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got >= 0 || !is_refusal(errno))
+      return got == (ssize_t)length;
+    atomic_store_explicit(&refused, true, memory_order_relaxed);
+  }
+  return read_from_file(&part, 1) == 1;
 }

@@ -51,9 +51,21 @@ static int choose(int wanted) {
   return 0;
 }
 
+bool nt_dump_signal_is_ours(int number) {
+  struct sigaction now;
+  return sigaction(number, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO &&
+         now.sa_sigaction == on_signal;
+}
+
+int nt_dump_signal_check(void) {
+  const bool ours = installed && nt_dump_signal_is_ours(installed);
+  atomic_store_explicit(&nt_process.area.header->dump_signal, ours ? (uint32_t)installed : 0,
+                        memory_order_release);
+  return ours ? installed : -installed;
+}
+
 void nt_dump_signal_install(int wanted) {
   if (!installed)
     installed = choose(wanted);
-  atomic_store_explicit(&nt_process.area.header->dump_signal, (uint32_t)installed,
-                        memory_order_release);
+  nt_dump_signal_check();
 }

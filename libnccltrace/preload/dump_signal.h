@@ -15,4 +15,11 @@
  * recording starts; after a fork the handler is there already. What became of it is in the area's dump_signal. */
 void nt_dump_signal_install(int wanted);
 
+/* The handler is still ours: the program may have taken any signal for itself since. Whoever sends it asks before. */
+bool nt_dump_signal_is_ours(int number);
+
+/* The signal, if its handler is still ours; 0: none was to be had; negative: the number that the program has taken for
+ * itself since. The area's dump_signal says the same afterwards. Any thread. */
+int nt_dump_signal_check(void);
+
 #endif

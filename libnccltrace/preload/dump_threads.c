@@ -108,6 +108,9 @@ void nt_dump_threads(struct nt_buffer *out) {
   }
   closedir(dir);
   nt_dump_add_fact(out, "threads", "%u", count);
+  if (count > THREADS_MAX)
+    nt_dump_add_fact(out, "missing.threads", "%u of %u threads are left out", count - THREADS_MAX,
+                     count);
   if (unknown)
     nt_dump_add_fact(out, "missing.syscall",
                      "/proc/self/task/TID/syscall cannot be read for %u of %u threads", unknown,

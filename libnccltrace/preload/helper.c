@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/dump_signal.h"
 #include "preload/evidence.h"
 #include "preload/log.h"
 #include "preload/oom.h"
@@ -184,6 +185,7 @@ static void *helper_main(void *unused) {
       housekeeping = now;
       bury_threads(area);
       note_phase(header);
+      nt_dump_signal_check();
       nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
         nt_requests_dump(settings.native, nt_watchdog_stood());

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/modules.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,41 +15,83 @@ __attribute__((constructor)) static void remember_process(void) {
   loaded_in = getpid();
 }
 
-/* Where an object's program headers are: the kernel has told of the program's, an object's follow its ELF header. */
-static bool find_headers(const struct link_map *object, struct dl_phdr_info *out) {
-  ElfW(Ehdr) header;
-  out->dlpi_addr = object->l_addr;
-  out->dlpi_name = object->l_name ? object->l_name : "";
-  if (!object->l_prev) {
-    out->dlpi_phdr = (const void *)getauxval(AT_PHDR);
-    out->dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
-    return out->dlpi_phdr != NULL;
+/* ---- the loader's list, without its lock ---------------------------------------------------------- */
+
+enum { OBJECTS_MAX = 16384, SEGMENTS_MAX = 64, PAGE = 4096, TRIES = 4 };
+
+/* An object as it was read: nothing in it points to what the loader may free. */
+struct object {
+  struct link_map map;
+  struct dl_phdr_info info;
+  ElfW(Phdr) segments[SEGMENTS_MAX];
+  char name[NT_MODULE_PATH];
+};
+
+/* "" where it cannot be read. Page by page: what lies behind its end may be unreadable. */
+static void read_name(uintptr_t at, char out[NT_MODULE_PATH]) {
+  for (size_t length = 0; at && length < NT_MODULE_PATH - 1;) {
+    size_t piece = PAGE - (at + length) % PAGE, left = NT_MODULE_PATH - 1 - length;
+    piece = piece < left ? piece : left;
+    if (!nt_dump_read(at + length, out + length, piece))
+      break;
+    if (memchr(out + length, 0, piece))
+      return;
+    length += piece;
+    out[length] = 0;
+    if (length == NT_MODULE_PATH - 1)
+      return;
   }
-  if (!nt_dump_read(object->l_addr, &header, sizeof(header)) ||
-      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+  out[0] = 0;
+}
+
+/* Where its program headers are: the kernel has told of the program's, an object's follow its ELF header. */
+static bool find_headers(struct object *object) {
+  ElfW(Ehdr) header;
+  object->info.dlpi_addr = object->map.l_addr;
+  object->info.dlpi_name = object->name;
+  read_name((uintptr_t)object->map.l_name, object->name);
+  if (!object->map.l_prev) {
+    object->info.dlpi_phdr = (const void *)getauxval(AT_PHDR);
+    object->info.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
+    return object->info.dlpi_phdr != NULL;
+  }
+  if (!nt_dump_read(object->map.l_addr, &header, sizeof(header)) ||
+      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr)))
     return false;
-  out->dlpi_phdr = (const void *)(object->l_addr + header.e_phoff);
-  out->dlpi_phnum = header.e_phnum;
-  return true;
+  object->info.dlpi_phdr = object->segments;
+  object->info.dlpi_phnum = header.e_phnum < SEGMENTS_MAX ? header.e_phnum : SEGMENTS_MAX;
+  return nt_dump_read(object->map.l_addr + header.e_phoff, object->segments,
+                      object->info.dlpi_phnum * sizeof(*object->segments));
+}
+
+/* false: the list changed under the reader, and ends too early. *result is the callback's last one. */
+static bool walk_list(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data,
+                      int *result) {
+  struct object object;
+  const struct link_map *at = _r_debug.r_map, *before = NULL;
+  *result = 0;
+  for (unsigned i = 0; at && i < OBJECTS_MAX; i++) {
+    object.info = (struct dl_phdr_info){0};
+    if (!nt_dump_read((uintptr_t)at, &object.map, sizeof(object.map)) ||
+        object.map.l_prev != before)
+      return false;
+    if (find_headers(&object) && (*result = look(&object.info, sizeof(object.info), data)))
+      return true;
+    before = at;
+    at = object.map.l_next;
+  }
+  return !at;
 }
 
 int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
-  struct link_map *object = NULL;
-  Dl_info unused;
+  int result;
   if (getpid() == loaded_in)
     return dl_iterate_phdr(look, data);
-  if (!dladdr1(&loaded_in, &unused, (void **)&object, RTLD_DL_LINKMAP))
-    return 0;
-  while (object && object->l_prev)
-    object = object->l_prev;
-  for (; object; object = object->l_next) {
-    struct dl_phdr_info info = {0};
-    int result = find_headers(object, &info) ? look(&info, sizeof(info), data) : 0;
-    if (result)
-      return result;
-  }
-  return 0;
+  walk_list(look, data, &result);
+  return result;
 }
+
+/* ---- one object --------------------------------------------------------------------------------- */
 
 bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address) {
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -75,28 +116,35 @@ static void find_range(const struct dl_phdr_info *info, uintptr_t *low, uintptr_
   }
 }
 
-static void set_build_id(const unsigned char *id, size_t length, char out[NT_BUILD_ID_TEXT]) {
-  for (size_t i = 0; i < length && 2 * i + 2 < NT_BUILD_ID_TEXT; i++)
+static bool set_build_id(uintptr_t at, size_t length, char out[NT_BUILD_ID_TEXT]) {
+  unsigned char id[NT_BUILD_ID_TEXT / 2];
+  length = length < sizeof(id) ? length : sizeof(id);
+  if (!nt_dump_read(at, id, length))
+    return false;
+  for (size_t i = 0; i < length; i++)
     snprintf(out + 2 * i, 3, "%02x", id[i]);
+  return true;
 }
 
 /* Notes: name size, content size, type, name, content; name and content padded to the segment's alignment. */
 static bool find_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * segment,
                           char out[NT_BUILD_ID_TEXT]) {
   const size_t align = segment->p_align == 8 ? 8 : 4;
-  const unsigned char *at = (const unsigned char *)(info->dlpi_addr + segment->p_vaddr);
-  for (size_t left = segment->p_memsz; left >= sizeof(ElfW(Nhdr));) {
-    ElfW(Nhdr) note;
-    memcpy(&note, at, sizeof(note));
-    size_t name = (sizeof(note) + (size_t)note.n_namesz + align - 1) & ~(align - 1);
-    size_t next = (name + (size_t)note.n_descsz + align - 1) & ~(align - 1);
-    if (name + note.n_descsz > left)
+  uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+  struct {
+    ElfW(Nhdr) head;
+    char name[4];
+  } note;
+  for (size_t left = segment->p_memsz; left >= sizeof(note);) {
+    if (!nt_dump_read(at, &note, sizeof(note)))
       return false;
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-        !memcmp(at + sizeof(note), "GNU", 4)) {
-      set_build_id(at + name, note.n_descsz, out);
-      return true;
-    }
+    size_t name = (sizeof(note.head) + (size_t)note.head.n_namesz + align - 1) & ~(align - 1);
+    size_t next = (name + (size_t)note.head.n_descsz + align - 1) & ~(align - 1);
+    if (name + note.head.n_descsz > left)
+      return false;
+    if (note.head.n_type == NT_GNU_BUILD_ID && note.head.n_namesz == 4 &&
+        !memcmp(note.name, "GNU", 4))
+      return set_build_id(at + name, note.head.n_descsz, out);
     if (next > left)
       return false;
     at += next;
@@ -175,7 +223,12 @@ static int by_address(const void *a, const void *b) {
 }
 
 void nt_modules_load(struct nt_modules *modules) {
-  nt_modules_each(add_module, modules);
+  int full = 0;
+  for (int tries = 0; tries < TRIES; tries++) {
+    modules->count = 0;
+    if (walk_list(add_module, modules, &full))
+      break;
+  }
   if (modules->count)
     qsort(modules->list, modules->count, sizeof(*modules->list), by_address);
 }

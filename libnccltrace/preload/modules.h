@@ -2,9 +2,10 @@
 /*
  * The loaded objects of this process: where each is, its path and its build id.
  *
- * All of it is asked of the loader through dl_iterate_phdr, which takes a lock that is held for moments where
+ * Threads of the application ask the loader through dl_iterate_phdr, which takes a lock that is held for moments where
  * objects come and go; so never on the path of a call whose stack is known. That lock is not mended at a fork: in a child
- * whose parent's other thread held it, it is held for ever. So a child reads the loader's list as it is.
+ * whose parent's other thread held it, it is held for ever. So a child reads the loader's list as it is, and so
+ * does the dump thread, whose parent's children are not to hang: by way of the kernel, since an object may go meanwhile.
  */
 #ifndef NT_MODULES_H
 #define NT_MODULES_H
@@ -24,7 +25,7 @@ struct nt_module {
 };
 
 /* dl_iterate_phdr, which does not hang in a forked child. There a name and the program headers are all that the
- * callback is told. Its result, or 0. */
+ * callback is told, valid until it returns. Its result, or 0. */
 int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 
 /* One of the object's segments holds the address. */
@@ -44,7 +45,8 @@ struct nt_modules {
   struct nt_module *list;
   size_t count, room;
 };
-/* Objects for which there is no memory are left out. */
+/* Any thread; takes no lock of the loader's. Objects for which there is no memory are left out, and those behind the
+ * place where the list changed at every try. */
 void nt_modules_load(struct nt_modules *modules);
 const struct nt_module *nt_modules_find(const struct nt_modules *modules, uintptr_t address);
 void nt_modules_free(struct nt_modules *modules);

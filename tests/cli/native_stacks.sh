@@ -125,22 +125,24 @@ grep -q 'call_without_unwind_info' <<<"$text" && grep -q 'closes_descriptors' <<
 check "a frame without unwind information is passed by its frame pointer" $? "$text"
 
 # Without NCCLTRACE_NATIVE: a dump asks for stacks by itself.
+# Of the case named in $subject; $alive says whether it lived to the end.
 # dumped PATTERN VARIABLE=VALUE...: in $text, what a dump of a process with these settings has. On a busy machine a
 # thread may not get to answer in its time: again then, until the pattern is there.
+subject=threads
 dumped() {
   local pattern=$1 tries=0
   shift
   rm -rf "$work/threads" "$work/out"
   text=
   (cd "$work" && exec env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/threads" "$@" \
-    timeout 60 "$cases" threads) >"$work/out" 2>&1 &
+    timeout 60 "$cases" "$subject") >"$work/out" 2>&1 &
   local job=$! waited=0
   until grep -q ready "$work/out" 2>/dev/null || [ $((waited += 1)) = 300 ]; do sleep 0.1; done
   until grep -q "$pattern" <<<"$text" || [ $((tries += 1)) = 20 ]; do
     "$build/nccltrace" dump --native --timeout=20 --dir="$work/threads" >"$work/answer" 2>&1
     text=$(show --dump "$work/threads/rank0.trace")
   done
-  kill $job
+  kill $job && alive=yes || alive=no
   wait $job 2>/dev/null
 }
 dumped ', 3 native stacks)' NCCLTRACE_SIGNAL=
@@ -152,4 +154,11 @@ check "a dump has the native stacks of all threads but the one that blocks the s
 dumped ^missing NCCLTRACE_SIGNAL=off
 ! grep -q ' spins at ' <<<"$text" && grep -q 'NCCLTRACE_SIGNAL is off' <<<"$text"
 check "without a signal a dump says why it has none" $? "$text $(cat "$work/answer")"
+
+for subject in resets-signals handles-signals; do
+  dumped ^missing NCCLTRACE_SIGNAL=
+  [ "$alive" = yes ] && [ "$(cat "$work/out")" = ready ] && grep -q 'the program has taken signal' <<<"$text"
+  check "a program that ${subject/-/ } of its own lives, and gets none of a dump's" $? \
+    "alive: $alive, $(cat "$work/out") $text"
+done
 exit $failed

@@ -172,6 +172,25 @@ __attribute__((noinline)) static void *blocks_all_signals(void *unused) {
   return unused;
 }
 
+static void their_handler(int unused) {
+  static const char text[] = "their handler was called\n";
+  (void)unused;
+  check(write(STDOUT_FILENO, text, sizeof(text) - 1) < 0, "write");
+}
+
+/* Takes all signals for itself once it is traced. Stays until it is killed. */
+static int takes_signals(void (*handler)(int)) {
+  begin();
+  train();
+  for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+    signal(number, handler);
+  puts("ready");
+  fflush(stdout);
+  while (pause() < 0)
+    ;
+  return 0;
+}
+
 /* Stays until it is killed. */
 static int threads(void) {
   void *(*const bodies[])(void *) = {waits_for_bytes, spins, blocks_all_signals};
@@ -199,8 +218,13 @@ int main(int argc, char **argv) {
     status = closes_descriptors();
   else if (!strcmp(name, "threads"))
     status = threads();
+  else if (!strcmp(name, "resets-signals"))
+    status = takes_signals(SIG_DFL);
+  else if (!strcmp(name, "handles-signals"))
+    status = takes_signals(their_handler);
   else
-    fprintf(stderr, "usage: native_cases stacks|unwinds|closes-descriptors|threads\n");
+    fprintf(stderr, "usage: native_cases stacks|unwinds|closes-descriptors|threads|resets-signals|"
+                    "handles-signals\n");
   KEEP;
   return status;
 }
