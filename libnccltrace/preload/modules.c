@@ -9,6 +9,9 @@
 
 #include "preload/dump_thread.h"
 
+/* The loader is in every process; a need for it in this library is one too many. */
+#pragma weak _r_debug
+
 static pid_t loaded_in;
 
 __attribute__((constructor)) static void remember_process(void) {
@@ -68,7 +71,8 @@ static bool find_headers(struct object *object) {
 static bool walk_list(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data,
                       int *result) {
   struct object object;
-  const struct link_map *at = _r_debug.r_map, *before = NULL;
+  const struct r_debug *loader = &_r_debug;
+  const struct link_map *at = loader ? loader->r_map : NULL, *before = NULL;
   *result = 0;
   for (unsigned i = 0; at && i < OBJECTS_MAX; i++) {
     object.info = (struct dl_phdr_info){0};

@@ -413,7 +413,7 @@ deaf=$!
 check "a third job runs" await "$deaf" 'AllReduce #1 '
 run nccltrace dump --signal "$deaf"
 check "a signal without a handler is not sent" test $? -eq 1
-check "and it is said why" count ': signal [0-9]+ was not sent: the process does not handle it any more' 1
+check "and it is said why" count ': (signal [0-9]+ was not sent: the process does not handle|no signal asks .* the program took) it' 1
 check "the process lives" kill -0 "$deaf"
 if [ -n "$python" ]; then
   start keeps 0 1 gil
@@ -439,7 +439,7 @@ run nccltrace ls --dir "$dir/silent"
 check "ls names no signal where none is" count '^A dump of a process with a rank: nccltrace dump PID$' 1
 run nccltrace ls
 check "and where some have one, whose it is" test \
-  "$(grep -cE "^  or kill -[0-9]+ (${pids[0]}|${pids[1]}|$deaf)$" "$dir/out")/$(grep -c "kill.* $silent" "$dir/out")" = 3/0
+  "$(grep -cE "^  or kill -[0-9]+ (${pids[0]}|${pids[1]})$" "$dir/out")/$(grep -c "kill.* $silent" "$dir/out")" = 2/0
 run nccltrace dump --signal "$silent"
 check "a process without a signal says so" count ': no signal asks it for a dump: NCCLTRACE_SIGNAL=off' 1
 run nccltrace dump "$silent"

@@ -87,7 +87,8 @@ static void ask_by_signal(struct nt_dump_request *request) {
   int number = (int)atomic_load_explicit(&header->dump_signal, memory_order_acquire);
   if (number == 0) {
     conclude(request, NT_NO_ACCESS,
-             "no signal asks it for a dump: NCCLTRACE_SIGNAL=off, or it had none to spare");
+             "no signal asks it for a dump: NCCLTRACE_SIGNAL=off, it had none to spare, or the "
+             "program took it for itself");
     return;
   }
   /* The handler adds one. */
