@@ -7,6 +7,7 @@
  * number and ends all threads. From another namespace only the lock tells, from another node only what was written.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -37,9 +38,12 @@ static bool same_pid_namespace(uint64_t pid_ns) {
   return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == pid_ns;
 }
 
-/* The state letter of a process that has this pid and start time, 0 if there is none. */
+/* The state letter of a process that has this pid and start time, 0 if there is none, or none any more: one that is
+ * being taken down is still there for as long as that takes, seconds where a driver has much to release. */
 static char proc_state(uint32_t pid, uint64_t start_time) {
+  enum { FLAGS = 9, START = 22, EXITING = 0x4 /* PF_EXITING, include/linux/sched.h */ };
   char path[64], text[1024];
+  unsigned long flags = 0;
   snprintf(path, sizeof path, "/proc/%u/stat", pid);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -53,9 +57,12 @@ static char proc_state(uint32_t pid, uint64_t start_time) {
   if (!at || at[1] != ' ')
     return 0;
   const char state = at[2];
-  for (int field = 2; at && field < 22; field++)
+  for (int field = 3; at && field <= START; field++) {
     at = strchr(at + 1, ' ');
-  if (!at || (start_time && strtoull(at + 1, NULL, 10) != start_time))
+    if (at && field == FLAGS)
+      flags = strtoul(at + 1, NULL, 10);
+  }
+  if (!at || flags & EXITING || (start_time && strtoull(at + 1, NULL, 10) != start_time))
     return 0;
   return state == 'Z' || state == 'X' || state == 'x' ? 0 : state;
 }
@@ -88,10 +95,25 @@ static bool is_replaced(const struct nt_trace *trace, int64_t now_ns) {
          now_ns - beat > SILENT_NS && !file_is_locked(trace);
 }
 
+/* Killed, but in a call of the kernel that does not end. */
+static bool is_killed(uint32_t pid) {
+  char path[64], text[4096];
+  snprintf(path, sizeof path, "/proc/%u/status", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0)
+    close(fd);
+  text[got > 0 ? got : 0] = 0;
+  const char *pending = strstr(text, "\nShdPnd:"), *own = strstr(text, "\nSigPnd:");
+  const uint64_t signals =
+      (pending ? strtoull(pending + 8, NULL, 16) : 0) | (own ? strtoull(own + 8, NULL, 16) : 0);
+  return signals >> (SIGKILL - 1) & 1;
+}
+
 static enum nt_process_state living_state(const struct nt_trace *trace, char letter,
                                           int64_t now_ns) {
   if (is_replaced(trace, now_ns))
-    return NT_PROCESS_REPLACED;
+    return is_killed(trace->identity.pid) ? NT_PROCESS_VANISHED : NT_PROCESS_REPLACED;
   if (letter == 'T' || letter == 't')
     return NT_PROCESS_STOPPED;
   return trace->facts.process.run_state == NT_RUN_EXITING ? NT_PROCESS_ENDING : NT_PROCESS_RUNNING;

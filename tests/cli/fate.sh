@@ -186,5 +186,24 @@ else
   check "tracediff says by what the rank was killed" $? "$(cat "$work/report")"
 fi
 
+# A killed process is still there until the kernel has taken its memory down.
+if [ "$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)" -ge 4 ]; then
+  start large
+  hear
+  [ "$line" = large ]
+  check "a process with much memory runs" $? "$line $(cat "$work/err")"
+  kill -KILL $job
+  other=""
+  for ((i = 0; i < 20; i++)); do
+    ls_line | grep -qE ' (vanished|killed)' || other+="$(ls_line); "
+    [ -e /proc/$job ] || break
+  done
+  [ -z "$other" ]
+  check "a process that is being taken down is told as gone" $? "$other"
+  end
+else
+  echo "skip a process that is being taken down: less than 4 GiB of memory"
+fi
+
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cuda_runtime.h"
@@ -140,6 +141,19 @@ static int stays(void) {
   return 0;
 }
 
+/* So much memory that the kernel takes a while to take it down. */
+static int large(void) {
+  const size_t size = (size_t)2 << 30;
+  one_rank();
+  char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check(memory == MAP_FAILED, "mmap");
+  madvise(memory, size, MADV_NOHUGEPAGE);
+  for (size_t at = 0; at < size; at += 4096)
+    memory[at] = 1;
+  pause_for_script("large");
+  return 0;
+}
+
 static int main_thread_ends(void) {
   pthread_t thread;
   ncclComm_t comm = one_rank();
@@ -202,7 +216,8 @@ static const struct {
   const char *name;
   int (*run)(void);
 } cases[] = {{"blocked", blocked}, {"handler", in_handler}, {"parts", parts},
-             {"again", again},     {"stays", stays},        {"main-ends", main_thread_ends}};
+             {"again", again},     {"stays", stays},        {"main-ends", main_thread_ends},
+             {"large", large}};
 
 int main(int argc, char **argv) {
   program = argv[0];
