@@ -95,25 +95,38 @@ static bool is_replaced(const struct nt_trace *trace, int64_t now_ns) {
          now_ns - beat > SILENT_NS && !file_is_locked(trace);
 }
 
-/* Killed, but in a call of the kernel that does not end. */
-static bool is_killed(uint32_t pid) {
+/* The thread has been killed and has not come to its end yet: it waits for a processor, or in a call of the kernel that
+ * does not end. */
+static bool is_killed(uint32_t pid, uint32_t tid) {
   char path[64], text[4096];
-  snprintf(path, sizeof path, "/proc/%u/status", pid);
+  snprintf(path, sizeof path, "/proc/%u/task/%u/status", pid, tid);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
   if (fd >= 0)
     close(fd);
   text[got > 0 ? got : 0] = 0;
-  const char *pending = strstr(text, "\nShdPnd:"), *own = strstr(text, "\nSigPnd:");
+  const char *shared = strstr(text, "\nShdPnd:"), *own = strstr(text, "\nSigPnd:");
   const uint64_t signals =
-      (pending ? strtoull(pending + 8, NULL, 16) : 0) | (own ? strtoull(own + 8, NULL, 16) : 0);
+      (shared ? strtoull(shared + 8, NULL, 16) : 0) | (own ? strtoull(own + 8, NULL, 16) : 0);
   return signals >> (SIGKILL - 1) & 1;
+}
+
+/* A main thread that ended by pthread_exit reads as gone while the others go on; in a process that is being taken down
+ * they are killed or gone as well, though our lock may still be held for a moment. */
+static bool outlives_main_thread(const struct nt_trace *trace) {
+  const uint32_t pid = trace->identity.pid, helper = trace->area.helper_tid;
+  if (!trace->area.locked && !file_is_locked(trace))
+    return false;
+  return !trace->area.present || !helper || !same_pid_namespace(trace->identity.pid_ns) ||
+         (thread_exists(pid, helper) && !is_killed(pid, helper));
 }
 
 static enum nt_process_state living_state(const struct nt_trace *trace, char letter,
                                           int64_t now_ns) {
+  if (is_killed(trace->identity.pid, trace->identity.pid))
+    return NT_PROCESS_VANISHED;
   if (is_replaced(trace, now_ns))
-    return is_killed(trace->identity.pid) ? NT_PROCESS_VANISHED : NT_PROCESS_REPLACED;
+    return NT_PROCESS_REPLACED;
   if (letter == 'T' || letter == 't')
     return NT_PROCESS_STOPPED;
   return trace->facts.process.run_state == NT_RUN_EXITING ? NT_PROCESS_ENDING : NT_PROCESS_RUNNING;
@@ -134,8 +147,7 @@ static enum nt_process_state judge(const struct nt_trace *trace, int64_t now_ns)
     if (letter)
       return living_state(trace, letter, now_ns);
   }
-  /* A main thread that ended by pthread_exit reads as gone while the others go on. */
-  if (here && (trace->area.locked || file_is_locked(trace)))
+  if (here && outlives_main_thread(trace))
     return facts->run_state == NT_RUN_EXITING ? NT_PROCESS_ENDING : NT_PROCESS_RUNNING;
   if (trace->facts.has_process && facts->run_state == NT_RUN_EXITING)
     return !here && was_ending(facts) ? NT_PROCESS_ENDING : NT_PROCESS_EXITED;
