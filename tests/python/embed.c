@@ -70,7 +70,8 @@ static const char program[] =
     "import builtins\n"
     "builtins.last = Last()\n"
     "threading.Thread(target=me.embed_spin, daemon=True).start()\n"
-    "time.sleep(0.05)\n";
+    "spins = ctypes.c_ulong.in_dll(me, 'embed_spins')\n"
+    "while not spins.value: time.sleep(0.01)\n";
 
 static void lives(void) {
   char text[4096];
