@@ -471,6 +471,14 @@ run nccltrace show --header "$alone"
 check "that there are none stands with what is traced" \
   test "$(sed -n '/^tracing/,/^$/p' "$dir/out" | grep -c 'native\.stacks .*off: ')" = 1
 
+start removed 0 1
+removed=$!
+check "a fifth job runs" await "$removed" 'AllReduce #1 '
+rm -f "$dir/removed/rank0.trace"
+run nccltrace dump "$removed"
+check "a dump into a file that was removed fails" test $? -eq 1
+check "and says so" count 'rank0.trace has been removed: ' 1
+
 kill -KILL "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null
 pids=()

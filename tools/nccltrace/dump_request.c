@@ -309,6 +309,14 @@ static void describe_dump(struct nt_dump_request *request, const char *path) {
   free(text);
 }
 
+/* The process is in our mount namespace, so a name is the same file for both. */
+static bool sees_our_files(uint32_t pid) {
+  struct stat own, its;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%" PRIu32 "/ns/mnt", pid);
+  return stat("/proc/self/ns/mnt", &own) == 0 && stat(path, &its) == 0 && own.st_ino == its.st_ino;
+}
+
 static void describe_file(struct nt_dump_request *request) {
   struct nt_area_header *header = request->area.header;
   struct stat status;
@@ -329,6 +337,12 @@ static void describe_file(struct nt_dump_request *request) {
   const char *shown = safe != NULL ? safe : "?";
   if (errors != request->write_errors)
     conclude(request, NT_WRITE_FAILED, "%s cannot be written: %s", shown, strerror(error));
+  else if (stat(path, &status) != 0 && sees_our_files(request->process->pid))
+    conclude(
+        request, NT_WRITE_FAILED,
+        "its trace file %s has been removed: what is written to it is lost when the process ends; "
+        "the area is read as it is by tracediff",
+        shown);
   else if (stat(path, &status) != 0)
     conclude(request, NT_WRITTEN,
              "written to %s (the process's own name for it: not visible from here)", shown);
