@@ -5,6 +5,7 @@
  * Formats: cgroups(7), proc_pid_mountinfo(5).
  */
 #include "preload/cgroup.h"
+#include "trace/read_text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -189,15 +190,9 @@ static bool number(const char *text, uint64_t *value) {
 }
 
 bool nt_cgroup_read(const char *dir, const char *file, const char *key, uint64_t *value) {
-  char text[8192], path[NT_CGROUP_PATH + 64];
-  snprintf(path, sizeof path, "%s/%s", dir, file);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-  if (fd >= 0)
-    close(fd);
-  if (n <= 0)
+  char text[8192];
+  if (nt_read_text_at(text, sizeof text, "%s/%s", dir, file) <= 0)
     return false;
-  text[n] = 0;
   if (!key)
     return number(text, value);
   const size_t length = strlen(key);

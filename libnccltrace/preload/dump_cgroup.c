@@ -9,7 +9,7 @@
 
 #include "preload/cgroup.h"
 #include "preload/dump_parts.h"
-#include "preload/read_text.h"
+#include "trace/read_text.h"
 
 /* Version 1 has no word for unlimited, but a number that no machine has. */
 #define UNLIMITED_V1 (UINT64_C(1) << 60)

@@ -11,7 +11,7 @@
 
 #include "preload/dump_thread.h"
 #include "preload/dump_parts.h"
-#include "preload/read_text.h"
+#include "trace/read_text.h"
 
 struct row {
   const char *name, *key;

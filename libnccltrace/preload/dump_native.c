@@ -33,6 +33,7 @@
 #include "preload/process.h"
 #include "preload/unwinder.h"
 #include "trace/clock.h"
+#include "trace/read_text.h"
 
 enum {
   ANSWER_MS = 100, /* a thread is given to answer */
@@ -111,18 +112,6 @@ struct walk {
   bool cut;
 };
 
-static bool read_status(uint32_t tid, char *out, size_t size) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/task/%u/status", tid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  ssize_t n = read(fd, out, size - 1);
-  close(fd);
-  out[n > 0 ? n : 0] = 0;
-  return n > 0;
-}
-
 static const char *field(const char *status, const char *name) {
   const char *at = strstr(status, name);
   return at ? at + strlen(name) : "";
@@ -131,7 +120,8 @@ static const char *field(const char *status, const char *name) {
 /* Why a thread is not to be asked: "" if it is not worth a word; NULL: ask it. */
 static const char *objection(uint32_t tid, int signal) {
   char status[4096];
-  if (!read_status(tid, status, sizeof status) || !strncmp(status, "Name:\tnccltrace", 15))
+  if (nt_read_text_at(status, sizeof status, "/proc/self/task/%u/status", tid) <= 0 ||
+      !strncmp(status, "Name:\tnccltrace", 15))
     return "";
   switch (*field(status, "\nState:\t")) {
   case 'T':
@@ -143,8 +133,7 @@ static const char *objection(uint32_t tid, int signal) {
   case 'X':
     return "";
   }
-  uint64_t blocked = strtoull(field(status, "\nSigBlk:\t"), NULL, 16);
-  return blocked >> (signal - 1) & 1 ? "blocks the signal" : NULL;
+  return nt_status_signals(status, "SigBlk") >> (signal - 1) & 1 ? "blocks the signal" : NULL;
 }
 
 /* Addresses of the frames, innermost first, each inside its instruction. The thread is held. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "preload/dump_parts.h"
-#include "preload/read_text.h"
+#include "trace/read_text.h"
 
 enum { NAME = 64, INTERFACES_MAX = 64, DEVICES_MAX = 64 };
 

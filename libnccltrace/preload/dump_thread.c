@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/futex.h"
 #include "preload/own_thread.h"
 #include "preload/process.h"
 #include "trace/clock.h"
@@ -30,10 +31,6 @@ static _Atomic uint32_t work = NO_THREAD;
 static struct nt_dump_head wanted; /* the thread's while WORKING */
 static struct nt_buffer *_Atomic finished[NT_DUMP_SECTIONS];
 
-static void wake(_Atomic uint32_t *word) {
-  syscall(SYS_futex, word, FUTEX_WAKE, 64, NULL, NULL, 0);
-}
-
 static void take_section(unsigned section) {
   struct nt_buffer *out = calloc(1, sizeof(*out)), *facts = calloc(1, sizeof(*facts));
   struct nt_dump_head head = wanted;
@@ -52,7 +49,7 @@ static void take_section(unsigned section) {
   nt_add_bytes(out, facts->data, facts->length);
   nt_dump_free(facts);
   nt_dump_free(atomic_exchange_explicit(&finished[section], out, memory_order_acq_rel));
-  wake(&nt_process.area.header->request); /* the helper need not wait for its next tick */
+  nt_futex_wake(&nt_process.area.header->request); /* the helper need not wait for its next tick */
 }
 
 static void *dump_main(void *unused) {
@@ -71,7 +68,7 @@ static void *dump_main(void *unused) {
         take_section(i);
     atomic_store_explicit(&header->dump_section, 0, memory_order_release);
     atomic_store(&work, IDLE);
-    wake(&header->request);
+    nt_futex_wake(&header->request);
   }
   return NULL;
 }

@@ -12,22 +12,12 @@
 
 #include "preload/dump_thread.h"
 #include "preload/process.h"
+#include "trace/read_text.h"
 
 enum { THREADS_MAX = 2048 };
 
-/* A file of a thread, as text without its last newline. -1: it cannot be read. */
 static ssize_t read_text(uint32_t tid, const char *name, char *out, size_t size) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/task/%u/%s", tid, name);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return -1;
-  ssize_t n = read(fd, out, size - 1);
-  close(fd);
-  if (n > 0 && out[n - 1] == '\n')
-    n--;
-  out[n > 0 ? n : 0] = 0;
-  return n;
+  return nt_read_text_at(out, size, "/proc/self/task/%u/%s", tid, name);
 }
 
 /* "PID (name) S ...": state in field 3, clock ticks in user and kernel mode in 14 and 15 (proc(5)). */
@@ -35,16 +25,12 @@ static void read_stat(struct nt_dump_thread_facts *thread) {
   char text[1024];
   if (read_text(thread->tid, "stat", text, sizeof text) <= 0)
     return;
-  char *at = strrchr(text, ')');
-  if (!at || at[1] != ' ')
-    return;
-  thread->state = at[2];
-  uint64_t ticks = 0;
-  for (int field = 2; at && field < 15; field++) {
-    at = strchr(at + 1, ' ');
-    if (at && field >= 13)
-      ticks += strtoull(at + 1, NULL, 10);
-  }
+  const char *state = nt_stat_field(text, 3), *user = nt_stat_field(text, 14);
+  const char *system = nt_stat_field(text, 15);
+  if (state)
+    thread->state = *state;
+  const uint64_t ticks =
+      (user ? strtoull(user, NULL, 10) : 0) + (system ? strtoull(system, NULL, 10) : 0);
   long per_second = sysconf(_SC_CLK_TCK);
   if (per_second > 0)
     thread->cpu_ns = ticks * (1000000000 / (uint64_t)per_second);

@@ -20,6 +20,7 @@
 #include "preload/python_layout.h"
 #include "preload/resolve.h"
 #include "trace/oom_count.h"
+#include "trace/read_text.h"
 
 extern char **environ;
 
@@ -108,15 +109,6 @@ bool nt_evidence_variable(const char *name, char *out, size_t size) {
   return false;
 }
 
-static size_t read_file(const char *path, char *out, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
-  if (fd >= 0)
-    close(fd);
-  out[n > 0 ? n : 0] = 0;
-  return n > 0 ? (size_t)n : 0;
-}
-
 static void put_program(struct nt_evidence_text *out) {
   char text[4096];
   ssize_t n = readlink("/proc/self/exe", text, sizeof(text) - 1);
@@ -124,9 +116,8 @@ static void put_program(struct nt_evidence_text *out) {
     text[n] = 0;
     nt_evidence_put(out, "exe", "%s", text);
   }
-  size_t length = read_file("/proc/self/cmdline", text, sizeof(text));
-  if (length)
-    text[length - 1] = 0; /* it may be cut */
+  ssize_t got = nt_read_text("/proc/self/cmdline", text, sizeof(text));
+  size_t length = got > 0 ? (size_t)got : 0;
   nt_evidence_script(out, text, length);
   for (size_t i = 0; i + 1 < length; i++)
     if (!text[i])
@@ -180,12 +171,10 @@ static void put_interfaces(struct nt_evidence_text *out) {
   if (!dir)
     return;
   for (struct dirent *entry; (entry = readdir(dir));) {
-    char path[512], key[300], state[32];
+    char key[300], state[32];
     if (entry->d_name[0] == '.')
       continue;
-    snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", entry->d_name);
-    read_file(path, state, sizeof(state));
-    state[strcspn(state, "\n")] = 0;
+    nt_read_text_at(state, sizeof(state), "/sys/class/net/%s/operstate", entry->d_name);
     snprintf(key, sizeof(key), "net.%s", entry->d_name);
     nt_evidence_put(out, key, "%s", state);
   }

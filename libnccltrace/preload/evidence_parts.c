@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "preload/read_text.h"
+#include "trace/read_text.h"
 
 void nt_evidence_put(struct nt_evidence_text *out, const char *key, const char *format, ...) {
   char value[1024];

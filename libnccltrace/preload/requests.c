@@ -2,13 +2,11 @@
 #include "preload/requests.h"
 
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "preload/dump_thread.h"
+#include "preload/futex.h"
 #include "preload/log.h"
 #include "preload/process.h"
 #include "trace/clock.h"
@@ -33,19 +31,10 @@ static struct {
   bool leaving;        /* the process is ending, and its exit waits for the flush */
 } state;
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int milliseconds) {
-  struct timespec timeout = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
-  syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word) {
-  syscall(SYS_futex, word, FUTEX_WAKE, 64, NULL, NULL, 0);
-}
-
 void nt_request(uint32_t kind, int milliseconds) {
   struct nt_area_header *header = nt_process.area.header;
   uint32_t mine = nt_area_ask(header, kind);
-  futex_wake(&header->request);
+  nt_futex_wake(&header->request);
   if (milliseconds <= 0)
     return;
   uint64_t end = nt_clock_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000;
@@ -54,7 +43,7 @@ void nt_request(uint32_t kind, int milliseconds) {
     uint64_t now = nt_clock_ns(CLOCK_MONOTONIC);
     if (nt_area_has_reached(seen, mine) || now >= end)
       return;
-    futex_wait(&header->acknowledged, seen, (int)((end - now) / 1000000) + 1);
+    nt_futex_wait(&header->acknowledged, seen, (int)((end - now) / 1000000) + 1);
   }
 }
 
@@ -120,7 +109,7 @@ static void answer(struct group *group, uint32_t dump) {
   atomic_store_explicit(&header->dump_answer[count % NT_DUMP_ANSWERS],
                         (uint64_t)dump << 32 | group->number, memory_order_release);
   atomic_store_explicit(&header->dump_answers, count + 1, memory_order_release);
-  futex_wake(&header->dump_answers);
+  nt_futex_wake(&header->dump_answers);
   *group = (struct group){0};
 }
 
@@ -139,7 +128,7 @@ void nt_requests_answer(struct nt_drain *drain) {
     return;
   state.flushed = state.seen;
   atomic_store_explicit(&header->acknowledged, state.flushed, memory_order_release);
-  futex_wake(&header->acknowledged);
+  nt_futex_wake(&header->acknowledged);
 }
 
 uint32_t nt_requests_dump(bool native, uint64_t stood_ns) {
@@ -156,5 +145,5 @@ uint32_t nt_requests_dump(bool native, uint64_t stood_ns) {
 }
 
 void nt_requests_wait(int milliseconds) {
-  futex_wait(&nt_process.area.header->request, state.seen << NT_REQUEST_BITS, milliseconds);
+  nt_futex_wait(&nt_process.area.header->request, state.seen << NT_REQUEST_BITS, milliseconds);
 }

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "trace/error.h"
+#include "trace/read_text.h"
 
 enum {
   EVIDENCE_BYTES = 64 * 1024,
@@ -141,27 +142,9 @@ static void set_pointers(struct nt_area *area) {
 
 static uint64_t own_start_time(void) {
   char text[1024];
-  int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-  if (fd >= 0)
-    close(fd);
-  if (n <= 0)
-    return 0;
-  text[n] = 0;
-  /* Field 22, counted from behind the command name, which may contain anything. */
-  char *p = strrchr(text, ')');
-  for (int field = 2; p && field < 22; field++)
-    p = strchr(p + 1, ' ');
-  return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
-static void read_line(const char *path, char *out, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
-  if (fd >= 0)
-    close(fd);
-  out[n > 0 ? n : 0] = 0;
-  out[strcspn(out, "\n")] = 0;
+  const char *start =
+      nt_read_text("/proc/self/stat", text, sizeof(text)) > 0 ? nt_stat_field(text, 22) : NULL;
+  return start ? strtoull(start, NULL, 10) : 0;
 }
 
 static void identify(struct nt_area_header *h) {
@@ -175,7 +158,7 @@ static void identify(struct nt_area_header *h) {
     clock_gettime(CLOCK_REALTIME, &ts);
     h->nonce = (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ h->pid;
   }
-  read_line("/proc/sys/kernel/random/boot_id", h->boot_id, sizeof(h->boot_id));
+  nt_read_text("/proc/sys/kernel/random/boot_id", h->boot_id, sizeof(h->boot_id));
   if (gethostname(h->host, sizeof(h->host) - 1) != 0)
     memcpy(h->host, "?", 2);
   h->world_rank = h->world_size = h->local_rank = -1;

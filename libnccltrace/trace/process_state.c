@@ -16,20 +16,15 @@
 #include "trace/clock.h"
 #include "trace/oom_count.h"
 #include "trace/read_parts.h"
+#include "trace/read_text.h"
 
 #define SILENT_NS INT64_C(20000000000)     /* no living process is silent in its file for so long */
 #define LINGERED_NS INT64_C(2000000000)    /* longer than the last drain takes */
 #define GPU_BLOCKED_NS INT64_C(2000000000) /* a look takes microseconds, and is due every 100 ms */
 
 static bool same_boot(const char *boot_id, size_t size) {
-  char boot[64] = "";
-  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  const ssize_t got = read(fd, boot, sizeof boot - 1);
-  close(fd);
-  boot[got > 0 ? got : 0] = 0;
-  boot[strcspn(boot, "\n")] = 0;
+  char boot[64];
+  nt_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
   return boot[0] && !strncmp(boot, boot_id, size);
 }
 
@@ -41,29 +36,15 @@ static bool same_pid_namespace(uint64_t pid_ns) {
 /* The state letter of a process that has this pid and start time, 0 if there is none, or none any more: one that is
  * being taken down is still there for as long as that takes, seconds where a driver has much to release. */
 static char proc_state(uint32_t pid, uint64_t start_time) {
-  enum { FLAGS = 9, START = 22, EXITING = 0x4 /* PF_EXITING, include/linux/sched.h */ };
-  char path[64], text[1024];
-  unsigned long flags = 0;
-  snprintf(path, sizeof path, "/proc/%u/stat", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
+  enum { STATE = 3, FLAGS = 9, START = 22, EXITING = 0x4 /* PF_EXITING, include/linux/sched.h */ };
+  char text[1024];
+  if (nt_read_text_at(text, sizeof text, "/proc/%u/stat", pid) <= 0)
     return 0;
-  const ssize_t got = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (got <= 0)
+  const char *letter = nt_stat_field(text, STATE), *start = nt_stat_field(text, START);
+  if (!start || strtoul(nt_stat_field(text, FLAGS), NULL, 10) & EXITING ||
+      (start_time && strtoull(start, NULL, 10) != start_time))
     return 0;
-  text[got] = 0;
-  char *at = strrchr(text, ')');
-  if (!at || at[1] != ' ')
-    return 0;
-  const char state = at[2];
-  for (int field = 3; at && field <= START; field++) {
-    at = strchr(at + 1, ' ');
-    if (at && field == FLAGS)
-      flags = strtoul(at + 1, NULL, 10);
-  }
-  if (!at || flags & EXITING || (start_time && strtoull(at + 1, NULL, 10) != start_time))
-    return 0;
+  const char state = *letter;
   return state == 'Z' || state == 'X' || state == 'x' ? 0 : state;
 }
 
@@ -98,16 +79,9 @@ static bool is_replaced(const struct nt_trace *trace, int64_t now_ns) {
 /* The thread has been killed and has not come to its end yet: it waits for a processor, or in a call of the kernel that
  * does not end. */
 static bool is_killed(uint32_t pid, uint32_t tid) {
-  char path[64], text[4096];
-  snprintf(path, sizeof path, "/proc/%u/task/%u/status", pid, tid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-  if (fd >= 0)
-    close(fd);
-  text[got > 0 ? got : 0] = 0;
-  const char *shared = strstr(text, "\nShdPnd:"), *own = strstr(text, "\nSigPnd:");
-  const uint64_t signals =
-      (shared ? strtoull(shared + 8, NULL, 16) : 0) | (own ? strtoull(own + 8, NULL, 16) : 0);
+  char text[4096];
+  nt_read_text_at(text, sizeof text, "/proc/%u/task/%u/status", pid, tid);
+  const uint64_t signals = nt_status_signals(text, "ShdPnd") | nt_status_signals(text, "SigPnd");
   return signals >> (SIGKILL - 1) & 1;
 }
 

@@ -19,15 +19,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then
-    echo "ok $1"
-    passed=$((passed + 1))
-  else
-    echo "FAIL $1: $3"
-    failed=$((failed + 1))
-  fi
-}
+. tests/cli/checks.bash
 
 # start HOW [VARIABLE=VALUE...]: the program as $job, its output lines on descriptor 3, its input on 4
 start() {

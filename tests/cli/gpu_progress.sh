@@ -12,15 +12,7 @@ passed=0 failed=0
 cleanup() { rm -rf "$work" "$NCCLTRACE_SHM"; }
 trap cleanup EXIT
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then
-    echo "ok $1"
-    passed=$((passed + 1))
-  else
-    echo "FAIL $1: $3"
-    failed=$((failed + 1))
-  fi
-}
+. tests/cli/checks.bash
 
 # start CASE [VARIABLE=VALUE...]: the program as $job, its output lines on descriptor 3, its input on 4
 start() {

@@ -14,15 +14,7 @@ trap cleanup EXIT
 
 export LD_LIBRARY_PATH=$build/sim NCCLTRACE_SHM=$shm
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then
-    echo "ok $1"
-    passed=$((passed + 1))
-  else
-    echo "FAIL $1: $3"
-    failed=$((failed + 1))
-  fi
-}
+. tests/cli/checks.bash
 
 # run CASE [VARIABLE=VALUE...]: exit status in $status, traces in $traces, output in $work/out
 run() {

@@ -18,6 +18,7 @@
 #include "cli/dump_text.h"
 #include "cli/process_text.h"
 #include "cli/text.h"
+#include "trace/read_text.h"
 
 const char *nt_outcome_name(enum nt_outcome outcome) {
   static const char *const names[] = {"written",      "not asked", "no answer", "no file",
@@ -47,16 +48,9 @@ conclude(struct nt_dump_request *request, enum nt_outcome outcome, const char *f
 
 /* The process has a handler for the signal; nobody sends it to one that would die of it. */
 static bool catches(uint32_t pid, int number) {
-  char path[64], line[256];
-  uint64_t caught = 0;
-  snprintf(path, sizeof path, "/proc/%" PRIu32 "/status", pid);
-  FILE *file = fopen(path, "re");
-  while (file != NULL && fgets(line, sizeof line, file) != NULL)
-    if (strncmp(line, "SigCgt:", 7) == 0)
-      caught = strtoull(line + 7, NULL, 16);
-  if (file != NULL)
-    fclose(file);
-  return number >= 1 && number <= 64 && (caught >> (number - 1) & 1);
+  char status[4096];
+  nt_read_text_at(status, sizeof status, "/proc/%" PRIu32 "/status", pid);
+  return number >= 1 && number <= 64 && (nt_status_signals(status, "SigCgt") >> (number - 1) & 1);
 }
 
 /* Through a descriptor of the process, so that it cannot be another one with its number by now. Returns 0 or an error

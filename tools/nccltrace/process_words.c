@@ -10,18 +10,13 @@
 
 #include "cli/text.h"
 #include "nccltrace/process_maps.h"
+#include "trace/read_text.h"
 
 /* ---- the program -------------------------------------------------------------------------------- */
 
 static size_t read_file(uint32_t pid, const char *name, char *out, size_t size) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%" PRIu32 "/%s", pid, name);
-  FILE *file = fopen(path, "re");
-  size_t length = file != NULL ? fread(out, 1, size - 1, file) : 0;
-  out[length] = '\0';
-  if (file != NULL)
-    fclose(file);
-  return length;
+  ssize_t length = nt_read_text_at(out, size, "/proc/%" PRIu32 "/%s", pid, name);
+  return length > 0 ? (size_t)length : 0;
 }
 
 static const char *last_part(const char *path) {

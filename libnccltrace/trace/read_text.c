@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/read_text.h"
+#include "trace/read_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 ssize_t nt_read_text(const char *path, char *out, size_t size) {
@@ -40,4 +42,21 @@ ssize_t nt_read_text_at(char *out, size_t size, const char *format, ...) {
     return -1;
   }
   return nt_read_text(path, out, size);
+}
+
+const char *nt_stat_field(const char *stat, int number) {
+  const char *at = strrchr(stat, ')');
+  for (int field = 2; at && field < number; field++)
+    at = strchr(at + 1, ' ');
+  return at ? at + 1 : NULL;
+}
+
+uint64_t nt_status_signals(const char *status, const char *name) {
+  const size_t length = strlen(name);
+  for (const char *at = status; at; at = strchr(at, '\n')) {
+    at += *at == '\n';
+    if (!strncmp(at, name, length) && at[length] == ':')
+      return strtoull(at + length + 1, NULL, 16);
+  }
+  return 0;
 }
