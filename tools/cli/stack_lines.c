@@ -10,8 +10,7 @@
 enum { PACKAGES = 3, PACKAGE_TEXT = 40, NATIVE_SHOWN = 8 };
 
 static const char *name_of(const char *path, bool whole) {
-  const char *slash = strrchr(path, '/');
-  return !whole && slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+  return whole ? path : nt_base_name(path);
 }
 
 char *nt_stack_line_text(char *out, size_t size, const struct nt_stack_frame *frame, bool paths) {

@@ -17,11 +17,6 @@ static bool is_native(const struct nt_stack_frame *frame) {
   return frame->build_id != NULL;
 }
 
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 /* An object of the system, the interpreter, PyTorch, NCCL, CUDA or this library, wherever it lies. */
 static bool is_installed_object(const char *file) {
   static const char *const places[] = {"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"};
@@ -31,7 +26,7 @@ static bool is_installed_object(const char *file) {
     if (begins(file, places[i]))
       return true;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (begins(base_name(file), names[i]))
+    if (begins(nt_base_name(file), names[i]))
       return true;
   return file[0] != '/';
 }
@@ -71,11 +66,11 @@ size_t nt_stack_site(const struct nt_stack_frame *frames, size_t count) {
 
 static void native_site(char *text, size_t size, const struct nt_stack_frame *frame) {
   struct nt_native_symbol symbol;
-  const char *module = base_name(frame->file);
+  const char *module = nt_base_name(frame->file);
   if (!nt_native_symbol(frame, &symbol))
     snprintf(text, size, "%s+0x%" PRIx64, module, frame->offset);
   else if (symbol.line > 0)
-    snprintf(text, size, "%s:%d %s", base_name(symbol.file), symbol.line, symbol.function);
+    snprintf(text, size, "%s:%d %s", nt_base_name(symbol.file), symbol.line, symbol.function);
   else
     snprintf(text, size, "%s %s+0x%" PRIx64, module, symbol.function, symbol.offset);
 }
@@ -93,6 +88,6 @@ char *nt_stack_site_text(char *out, size_t size, const struct nt_stack_frame *fr
   if (is_native(frame))
     native_site(text, sizeof text, frame);
   else
-    snprintf(text, sizeof text, "%s%s %s", base_name(frame->file), line, frame->function);
+    snprintf(text, sizeof text, "%s%s %s", nt_base_name(frame->file), line, frame->function);
   return nt_text_escape(out, size, text);
 }

@@ -222,3 +222,8 @@ char *nt_count_text(char out[NT_SIZE_TEXT], uint64_t count) {
   snprintf(out, NT_SIZE_TEXT, "%" PRIu64 "%s%s", count, i > 0 ? " " : "", binary_prefixes[i]);
   return out;
 }
+
+const char *nt_base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}

@@ -39,6 +39,9 @@ const char *nt_style_text(bool color, enum nt_style style);
 char *nt_text_escape(char *out, size_t size, const char *in);
 /* The same in memory that the caller frees; NULL when there is none. NULL counts as "". */
 char *nt_text_escape_new(const char *in);
+
+/* What stands behind the last '/'; the whole path if nothing does. */
+const char *nt_base_name(const char *path);
 void nt_text_escape_print(FILE *file, const char *in);
 /* Columns on a terminal, one per character. */
 size_t nt_text_width(const char *text);

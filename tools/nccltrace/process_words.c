@@ -19,11 +19,6 @@ static size_t read_file(uint32_t pid, const char *name, char *out, size_t size) 
   return length > 0 ? (size_t)length : 0;
 }
 
-static const char *last_part(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 /* "-u", "-X dev": of those before the script only these take the next word. */
 static bool takes_next(const char *option) {
   return strcmp(option, "-X") == 0 || strcmp(option, "-W") == 0;
@@ -40,7 +35,7 @@ static const char *find_script(const char *words, size_t length) {
       return word < end ? word : NULL;
     }
     if (*word != '-')
-      return last_part(word);
+      return nt_base_name(word);
     if (takes_next(word))
       word += strlen(word) + 1;
     if (word >= end)
@@ -52,7 +47,7 @@ static const char *find_script(const char *words, size_t length) {
 char *nt_command_of_process(char out[NT_COMMAND_TEXT], uint32_t pid) {
   char words[4096];
   size_t length = read_file(pid, "cmdline", words, sizeof words);
-  const char *program = last_part(words), *script = NULL;
+  const char *program = nt_base_name(words), *script = NULL;
   if (strncmp(program, "python", 6) == 0)
     script = find_script(words, length);
   if (length == 0) { /* a kernel thread, or one that has ended */
