@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "preload/dump_thread.h"
@@ -38,6 +39,13 @@ static void add_rows(struct nt_buffer *out, const char *text, const struct row *
   }
 }
 
+/* The listing is the process's; the directory being read stands in it only where this thread has no table of its own. */
+static bool is_descriptor_of(DIR *dir, const char *name) {
+  struct stat listed, own;
+  return atoi(name) == dirfd(dir) && fstatat(dirfd(dir), name, &listed, 0) == 0 &&
+         fstat(dirfd(dir), &own) == 0 && listed.st_dev == own.st_dev && listed.st_ino == own.st_ino;
+}
+
 static void add_descriptors(struct nt_buffer *out, const char *root) {
   char path[1024];
   struct rlimit limit;
@@ -49,10 +57,9 @@ static void add_descriptors(struct nt_buffer *out, const char *root) {
     return;
   }
   for (struct dirent *entry; (entry = readdir(dir));)
-    count += entry->d_name[0] != '.';
+    count += entry->d_name[0] != '.' && !is_descriptor_of(dir, entry->d_name);
   closedir(dir);
-  /* One of them is ours. */
-  nt_dump_add_fact(out, "process.descriptors", "%lu", count ? count - 1 : 0);
+  nt_dump_add_fact(out, "process.descriptors", "%lu", count);
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     nt_dump_add_fact(out, "process.descriptors.limit", "%llu", (unsigned long long)limit.rlim_cur);
 }

@@ -84,9 +84,11 @@ start 0 NCCL_RAS_ADDR="localhost:$(cat "$work/port")"
 dump 0
 detail=$(cat "$work/out" "$work/err" "$work/facts")
 
-all process.rss=[1-9] process.rss.peak=[1-9] process.threads=[1-9] process.descriptors=[1-9] \
+all process.rss=[1-9] process.rss.peak=[1-9] process.threads=[1-9] \
   process.descriptors.limit=[1-9] machine.memory=[1-9] machine.memory.available=[1-9] machine.load= shm.size=[1-9] shm.free=
 check "a dump tells of the process's memory and the machine's" $? "$detail"
+has "process.descriptors=$(find "/proc/$pid/fd" -mindepth 1 | wc -l)\$"
+check "the descriptors that a dump counts are the application's alone" $? "$detail"
 
 limits() {
   local source

@@ -47,7 +47,7 @@ static void sizes_of_the_process_are_bytes(void **state) {
   assert_fact(&facts, "process.swap", "0");
   assert_fact(&facts, "process.threads", "7");
   assert_fact(&facts, "process.descriptors.table", "256");
-  assert_fact(&facts, "process.descriptors", "2"); /* one is the reader's */
+  assert_fact(&facts, "process.descriptors", "3");
   assert_no_fact(&facts, "process.locked");
   assert_no_fact(&facts, "missing.process");
 }
