@@ -111,9 +111,17 @@ struct nt_model_dump {
       missing; /* "NVML (no permission), kernel log (…)": sources of such facts, NULL if all were asked */
 };
 
+/* Who recorded a process, and so what can be known of it (load_source.h). */
+enum nt_recorder {
+  NT_RECORDER_TRACE,  /* this library */
+  NT_RECORDER_FLIGHT, /* PyTorch's flight recorder */
+  NT_RECORDER_LOG,    /* NCCL_DEBUG=INFO with INIT and COLL */
+};
+
 /* One process. */
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
+  enum nt_recorder recorder;
   uint32_t pid, restart;
   uint64_t start_time, pid_ns, nonce;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
