@@ -219,11 +219,14 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
     return;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   for (uint32_t i = 0; i < joint->member_count; i++)
-    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns)
-      nt_lines_add(&finding->evidence, "rank %d called %s at %s", rank->world,
-                   nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn,
-                                     0, stuck->joint),
-                   nt_time_short(time, joint->members[i].ended_ns));
+    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns) {
+      const int64_t ended_ns = joint->members[i].ended_ns;
+      nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn, 0,
+                        stuck->joint);
+      nt_lines_add(&finding->evidence, "rank %d called %s%s%s", rank->world, place,
+                   ended_ns < NT_TIME_FIRST ? "" : " at ",
+                   ended_ns < NT_TIME_FIRST ? "" : nt_time_short(time, ended_ns));
+    }
 }
 
 static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
