@@ -51,7 +51,7 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
     if (stuck->moving)
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (is_sink_rank(waits, stuck->laggards[j]))
+      if (is_sink_rank(waits, stuck->laggards[j]) && !nt_echoes_an_end(inquiry, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
       blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
@@ -473,8 +473,12 @@ static int judge_operations(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < waits->count && !status; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->excused || stuck->laggard_count || stuck->leaver_count)
+    if (stuck->excused || stuck->leaver_count)
       continue;
+    if (stuck->laggard_count) {
+      status = nt_judge_echoes(inquiry, stuck);
+      continue;
+    }
     if (stuck->kind == NT_STUCK_TEARDOWN)
       status = judge_teardown(inquiry, stuck);
     else if (stuck->kind == NT_STUCK_INIT)

@@ -13,6 +13,7 @@
 #include "analysis/nccl_log.h"
 #include "cli/rank_set.h"
 #include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
 
 enum { NOTES_MAX = 8 };
 
@@ -72,8 +73,7 @@ static int add_views(struct part *part) {
 }
 
 static int add_call(struct part *part, uint32_t comm, const struct nt_model_call *call) {
-  struct nt_model_call *made =
-      part->view[comm] == NT_NONE ? NULL : nt_model_add_call(part->rank);
+  struct nt_model_call *made = part->view[comm] == NT_NONE ? NULL : nt_model_add_call(part->rank);
   if (!made)
     return part->view[comm] == NT_NONE ? 0 : -NT_ERR_MEMORY;
   *made = *call;
@@ -104,6 +104,21 @@ static int add_bounds(struct part *part, uint32_t index) {
   return status;
 }
 
+/* A peer is gone: told by a thread of NCCL's own, and so of no communicator. */
+static int add_error(struct part *part) {
+  const struct nt_log_process *process = part->process;
+  if (!process->error_order || part->device >= 0)
+    return 0;
+  struct nt_model_call *call = nt_model_add_call(part->rank);
+  if (!call)
+    return -NT_ERR_MEMORY;
+  call->fn = NT_FN_CommGetAsyncError;
+  call->enter_ns = call->exit_ns = process->error_order;
+  call->thread = process->error_thread;
+  call->count = ncclRemoteError;
+  return 0;
+}
+
 static int by_thread(const void *a, const void *b) {
   const struct nt_model_call *x = a, *y = b;
   if (x->thread != y->thread)
@@ -113,7 +128,7 @@ static int by_thread(const void *a, const void *b) {
 
 static int add_calls(struct part *part) {
   const struct nt_log_process *process = part->process;
-  int status = 0;
+  int status = add_error(part);
   for (uint32_t i = 0; i < process->comm_count && !status; i++)
     status = add_bounds(part, i);
   for (uint32_t i = 0; i < process->call_count && !status; i++) {
@@ -163,9 +178,9 @@ static int fill_rank(struct part *part, const char *source, bool labels) {
   for (uint32_t i = process->comm_count; i-- > 0;)
     pci = part->view[i] != NT_NONE && process->comms[i].pci ? process->comms[i].pci : pci;
   rank->cuda_device = view->device;
-  if (pci && asprintf(&rank->pci, "%08" PRIx64 ":%02x:%02x.%x", pci >> 20,
-                      (unsigned)(pci >> 12 & 0xff), (unsigned)(pci >> 4 & 0xff),
-                      (unsigned)(pci & 0xf)) < 0)
+  if (pci &&
+      asprintf(&rank->pci, "%08" PRIx64 ":%02x:%02x.%x", pci >> 20, (unsigned)(pci >> 12 & 0xff),
+               (unsigned)(pci >> 4 & 0xff), (unsigned)(pci & 0xf)) < 0)
     rank->pci = NULL;
   return 0;
 }

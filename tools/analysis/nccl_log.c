@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text.h"
 #include "nccl/comm_id.h"
 #include "nccl/nccl_api.h"
 #include "nccl/nccl_types.h"
@@ -28,7 +27,16 @@ struct nt_log_counter {
   UT_hash_handle hh;
 };
 
-enum { COUNT_THREAD, COUNT_USE, COUNT_MEMBER, COUNT_SEND, COUNT_RECV, COUNT_BUFFER, COUNT_OP, COUNT_HANDLE };
+enum {
+  COUNT_THREAD,
+  COUNT_USE,
+  COUNT_MEMBER,
+  COUNT_SEND,
+  COUNT_RECV,
+  COUNT_BUFFER,
+  COUNT_OP,
+  COUNT_HANDLE
+};
 
 /* The counter's value, 0 at first; NULL when there is no memory. */
 static uint32_t *counter(struct nt_log *log, uint64_t what, const struct nt_log_process *process,
@@ -56,12 +64,23 @@ static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
   return bigger;
 }
 
+/* The process of this number that a host's name ends with, NULL if there is none. */
+static struct nt_log_process *unglued(const struct nt_log *log, const struct nt_log_line *line) {
+  for (struct nt_log_process *p = log->processes; p; p = p->hh.next)
+    if (p->pid == line->pid && p->host_length < line->host_length &&
+        !memcmp(p->name, line->host + line->host_length - p->host_length, p->host_length))
+      return p;
+  return NULL;
+}
+
 static struct nt_log_process *process_of(struct nt_log *log, const struct nt_log_line *line) {
   char name[288];
   struct nt_log_process *process;
   int length =
       snprintf(name, sizeof name, "%.*s:%u", (int)line->host_length, line->host, line->pid);
   HASH_FIND(hh, log->processes, name, (size_t)length, process);
+  if (!process && line->glued)
+    process = unglued(log, line);
   if (!process) {
     process = calloc(1, sizeof *process);
     char *copy = process ? strdup(name) : NULL;
@@ -101,9 +120,9 @@ static uint32_t *handle(struct nt_log *log, const struct nt_log_process *process
 static struct nt_log_comm *add_comm(struct nt_log *log, struct nt_log_process *process,
                                     uint64_t comm) {
   uint32_t *index = handle(log, process, comm);
-  void *array = index ? grow(process->comms, process->comm_count, &process->comm_room,
-                             sizeof *process->comms)
-                      : NULL;
+  void *array =
+      index ? grow(process->comms, process->comm_count, &process->comm_room, sizeof *process->comms)
+            : NULL;
   if (!array)
     return NULL;
   process->comms = array;
@@ -207,8 +226,8 @@ static int creation(struct nt_log *log, struct nt_log_process *process,
 /* Operators made by the application differ in value between ranks, not in the order of their first use. */
 static int operator_of(struct nt_log *log, struct nt_log_process *process, uint32_t comm,
                        const struct nt_log_line *line, uint8_t *out) {
-  bool reduces = line->fn == NT_FN_AllReduce || line->fn == NT_FN_Reduce ||
-                 line->fn == NT_FN_ReduceScatter;
+  bool reduces =
+      line->fn == NT_FN_AllReduce || line->fn == NT_FN_Reduce || line->fn == NT_FN_ReduceScatter;
   *out = reduces ? (uint8_t)line->op : 255;
   if (!reduces || (line->op >= 0 && line->op < NT_REDOP_FIRST_USER))
     return 0;
@@ -270,22 +289,21 @@ static int call(struct nt_log *log, struct nt_log_process *process, const struct
   uint32_t *index = handle(log, process, line->comm);
   if (!index || (!*index && !add_comm(log, process, line->comm)))
     return -NT_ERR_MEMORY;
-  void *array = grow(process->calls, process->call_count, &process->call_room,
-                     sizeof *process->calls);
+  void *array =
+      grow(process->calls, process->call_count, &process->call_room, sizeof *process->calls);
   if (!array)
     return -NT_ERR_MEMORY;
   process->calls = array;
   struct nt_log_comm *comm = &process->comms[*index - 1];
   struct nt_log_call *made = &process->calls[process->call_count];
-  *made = (struct nt_log_call){.count = line->count,
-                               .comm = *index - 1,
-                               .thread = thread,
-                               .order = log->order,
-                               .peer = has_root(line->fn) ? line->root : -1,
-                               .fn = line->fn,
-                               .dtype = (uint8_t)(line->dtype >= 0 && line->dtype < 255
-                                                      ? line->dtype
-                                                      : 255)};
+  *made = (struct nt_log_call){
+      .count = line->count,
+      .comm = *index - 1,
+      .thread = thread,
+      .order = log->order,
+      .peer = has_root(line->fn) ? line->root : -1,
+      .fn = line->fn,
+      .dtype = (uint8_t)(line->dtype >= 0 && line->dtype < 255 ? line->dtype : 255)};
   if (comm->begin && !comm->end) { /* it is used, so it had completed */
     comm->end = log->order;
     comm->state = NT_COMM_LIVE;
@@ -319,10 +337,8 @@ static int ending(struct nt_log *log, struct nt_log_process *process,
 }
 
 static void keep_text(char *out, size_t size, const struct nt_log_line *line) {
-  char text[256];
-  snprintf(text, sizeof text, "%.*s", (int)(line->text_length < 255 ? line->text_length : 255),
-           line->text);
-  nt_text_escape(out, size, text);
+  int length = (int)(line->text_length < size ? line->text_length : size - 1);
+  snprintf(out, size, "%.*s", length, line->text);
 }
 
 static int take(struct nt_log *log, const struct nt_log_line *line, uint32_t line_number) {
@@ -354,6 +370,8 @@ static int take(struct nt_log *log, const struct nt_log_line *line, uint32_t lin
     if (!process->error_line)
       keep_text(process->error, sizeof process->error, line);
     process->error_line += process->error_line ? 0 : line_number;
+    process->error_order = ++log->order;
+    process->error_thread = thread;
     return 0;
   case NT_LOG_DAMAGED:
     process->damaged++;

@@ -16,7 +16,7 @@ struct nt_log_comm {
   uint64_t comm, pci;                          /* address of the handle */
   int32_t rank, nranks, device, color;
   uint32_t ordinal, thread; /* use of the unique id; of its creation, by number from 1 */
-  uint16_t origin, state;                /* NT_COMM_* */
+  uint16_t origin, state;   /* NT_COMM_* */
   uint8_t fn;
   uint32_t begin, end; /* order of its creation's lines; end 0: it did not complete */
   uint32_t destroyed;  /* order, 0: it was not */
@@ -45,6 +45,7 @@ struct nt_log_process {
   uint32_t threads, groups, damaged, begin;
   char version[64], warning[160], error[160]; /* "" if none; the first */
   uint32_t warning_line, error_line;
+  uint32_t error_order, error_thread; /* of the newest error from a peer, 0: none */
   UT_hash_handle hh;
 };
 

@@ -202,8 +202,9 @@ static bool parse_call(struct nt_log_line *line) {
     return false;
   line->fn = function_named(line->text, (size_t)(found - line->text));
   uint64_t stream;
-  bool whole = get_hex(line, "opCount", &line->op_count) && get_hex(line, "sendbuff", &line->send) &&
-               get_hex(line, "recvbuff", &line->recv) && get_decimal(line, "count", &line->count) &&
+  bool whole = get_hex(line, "opCount", &line->op_count) &&
+               get_hex(line, "sendbuff", &line->send) && get_hex(line, "recvbuff", &line->recv) &&
+               get_decimal(line, "count", &line->count) &&
                get_int(line, "datatype", &line->dtype) && get_int(line, "op", &line->op) &&
                get_int(line, "root", &line->root) && get_hex(line, "comm", &line->comm) &&
                get_hex(line, "stream", &stream);
@@ -264,14 +265,15 @@ bool nt_log_line_next(const char *line, size_t length, size_t *at, struct nt_log
   memset(out, 0, sizeof *out);
   if (!find_head(line, length, *at, &text, out, &warns))
     return false;
+  out->glued = *at != 0;
   out->label = *at ? -1 : label_of(line, (size_t)(out->host - line));
   size_t end = length;
   if (find_head(line, length, text, &following, &next, &ignored))
     end = (size_t)(next.host - line);
   out->text = line + text;
   out->text_length = end - text;
-  while (out->text_length && (out->text[out->text_length - 1] == '\r' ||
-                              out->text[out->text_length - 1] == ' '))
+  while (out->text_length &&
+         (out->text[out->text_length - 1] == '\r' || out->text[out->text_length - 1] == ' '))
     out->text_length--;
   out->root = out->rank = out->device = -1;
   out->child = -1;

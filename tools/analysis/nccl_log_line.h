@@ -43,6 +43,7 @@ struct nt_log_line {
   int32_t dtype, op, root, rank, nranks, device, color;
   int64_t child; /* number among the children of the parent, -1 if not told */
   bool has_id, has_parent;
+  bool glued; /* stands behind another in one line: its host may have the end of a word in front */
 };
 
 /* The first part of NCCL's in [line, line + length) that begins at or behind *at. Returns false if there is
