@@ -187,10 +187,15 @@ static void note_losses(struct nt_verdict *out) {
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
   }
-  if (overwritten)
+  if (overwritten && model->ranks[0].recorder == NT_RECORDER_FLIGHT)
+    nt_lines_add(
+        &out->notes,
+        "%llu earlier operations are not in the dumps: overwritten, or left out as completed",
+        (unsigned long long)overwritten);
+  else if (overwritten)
     nt_lines_add(&out->notes, "%llu calls were overwritten: the traces hold the last window only",
                  (unsigned long long)overwritten);
-  if (lost)
+  if (lost && model->ranks[0].recorder == NT_RECORDER_TRACE)
     nt_lines_add(&out->notes, "%llu calls were lost: they found no room in the area",
                  (unsigned long long)lost);
   if (comms)
