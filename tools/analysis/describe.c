@@ -217,6 +217,10 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
 
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank) {
   const struct nt_fate_facts fate = fate_of(rank);
+  if (rank->recorder != NT_RECORDER_TRACE && rank->state == NT_PROCESS_UNKNOWN) {
+    snprintf(out, size, "state not recorded");
+    return out;
+  }
   return nt_fate_text(out, size, &fate);
 }
 

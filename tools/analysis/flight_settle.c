@@ -3,7 +3,7 @@
  * What only all dumps together tell.
  *
  * A message has no number of its own queue in a dump. Where both sides' dumps are whole they are counted; where the
- * beginning is gone, what is finished on both sides is taken to be the same. Of a group without entries a dump may say
+ * beginning is gone, what is finished on both sides is taken to be the same, unless the times say otherwise. Of a group without entries a dump may say
  * how far it came, or may not; then it is taken to have come as far as the others finished.
  */
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 
 /* Small messages are buffered: a send may finish that nobody received. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
+#define PAIRS 8 /* whose times are compared */
 
 struct end {
   const struct nt_model_view *view;
@@ -65,6 +66,29 @@ static struct side side_of(const struct nt_model *model, struct end *ends, uint3
   return side;
 }
 
+/* How far apart in time the last pairs are made, if the sides' items up to these are the same messages. */
+static int64_t distance(const struct side *a, uint32_t up_to_a, const struct side *b,
+                        uint32_t up_to_b) {
+  int64_t sum = 0;
+  uint32_t pairs = up_to_a < up_to_b ? up_to_a : up_to_b;
+  if (!pairs)
+    return INT64_MAX;
+  pairs = pairs < PAIRS ? pairs : PAIRS;
+  for (uint32_t i = 1; i <= pairs; i++) {
+    const int64_t apart = a->ends[up_to_a - i].call->enter_ns - b->ends[up_to_b - i].call->enter_ns;
+    sum += (apart < 0 ? -apart : apart) / pairs;
+  }
+  return sum;
+}
+
+/* Sends that were buffered are finished before they are received: then the last ones belong together, if these were made
+ * at about the same time and those that are finished were not. */
+static bool ends_together(const struct side *sends, const struct side *recvs) {
+  return sends->small && sends->done == sends->count && recvs->done < recvs->count &&
+         distance(sends, sends->count, recvs, recvs->count) <
+             distance(sends, sends->done, recvs, recvs->done) / 4;
+}
+
 static void number_queue(const struct nt_model *model, struct end *ends, uint32_t count) {
   uint32_t sends = 0;
   while (sends < count && ends[sends].send)
@@ -72,7 +96,8 @@ static void number_queue(const struct nt_model *model, struct end *ends, uint32_
   struct side a = side_of(model, ends, sends), b = side_of(model, ends + sends, count - sends);
   uint32_t from_a = 0, from_b = 0;
   if (a.count && b.count && !(a.whole && b.whole)) {
-    uint32_t x = a.small ? a.count : a.done, y = a.small ? b.count : b.done;
+    const bool last = ends_together(&a, &b);
+    const uint32_t x = last ? a.count : a.done, y = last ? b.count : b.done;
     from_a = y > x ? y - x : 0;
     from_b = x > y ? x - y : 0;
   }

@@ -89,7 +89,8 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
   if (last == NT_NONE) {
-    snprintf(out, size, "rank %d (%s) made no call", model->world, state);
+    snprintf(out, size, "rank %d (%s) %s", model->world, state,
+             model->overwritten ? "has no operation in what was recorded" : "made no call");
     return out;
   }
   snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,

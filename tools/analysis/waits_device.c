@@ -197,6 +197,18 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   return 0;
 }
 
+/* A group finishes as a whole: where one of its messages has no counterpart, its other ones hold nobody up, nor do
+ * those of the groups that wait for it. */
+static bool is_held_by_group(const struct nt_finder *f, const struct nt_p2p *p2p,
+                             const struct nt_p2p_end *send) {
+  bool grouped = nt_p2p_call(f->job, send)->group || nt_p2p_call(f->job, send + 1)->group;
+  for (uint32_t i = 0; i < p2p->unmatched_count && grouped; i++)
+    if (p2p->ends[p2p->unmatched[i]].joint == send->joint &&
+        nt_p2p_call(f->job, &p2p->ends[p2p->unmatched[i]])->group)
+      return true;
+  return false;
+}
+
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
   const struct nt_p2p_end *told = NULL;
   int status = 0;
@@ -210,7 +222,8 @@ int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
     if (!pair || same ||
         nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
         (!nt_call_outstanding(f->job, send->rank, send->call) &&
-         !nt_call_outstanding(f->job, recv->rank, recv->call)))
+         !nt_call_outstanding(f->job, recv->rank, recv->call)) ||
+        is_held_by_group(f, p2p, send))
       continue;
     told = send;
     status = stuck_pair(f, p2p, i);
