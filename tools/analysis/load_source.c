@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "analysis/flight_parts.h"
 #include "analysis/load_flight_recorder.h"
 #include "analysis/load_nccl_log.h"
 
@@ -23,15 +24,16 @@ typedef int nt_load_fn(struct nt_trace_loader *loader, const char *source, const
 static const struct source {
   const char *one, *many, *lacks;
   nt_load_fn *load;
+  int (*finish)(struct nt_model *model);
 } sources[] = {
-    [NT_RECORDER_TRACE] = {"trace", "traces", NULL, NULL},
+    [NT_RECORDER_TRACE] = {"trace", "traces", NULL, NULL, NULL},
     [NT_RECORDER_FLIGHT] = {"flight-recorder dump", "flight-recorder dumps",
                             "roots, operators and the states of processes are not in them",
-                            nt_load_flight_recorder},
+                            nt_load_flight_recorder, nt_flight_settle},
     [NT_RECORDER_LOG] = {"NCCL log", "NCCL logs",
                          "whether an operation finished, where hosts are, which processes live "
                          "and what line called are not in them",
-                         nt_load_nccl_log},
+                         nt_load_nccl_log, nt_number_log_ranks},
 };
 
 static int refuse(struct nt_error *err, int code, const char *reason) {
@@ -108,7 +110,8 @@ const char *nt_source_name(enum nt_recorder recorder, int count) {
   return count == 1 ? sources[recorder].one : sources[recorder].many;
 }
 
-void nt_source_note(struct nt_model *model, enum nt_recorder recorder) {
+int nt_source_finish(struct nt_model *model, enum nt_recorder recorder) {
   if (sources[recorder].lacks)
     nt_model_note(model, "read from %s: %s", sources[recorder].many, sources[recorder].lacks);
+  return sources[recorder].finish ? sources[recorder].finish(model) : 0;
 }

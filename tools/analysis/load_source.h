@@ -22,7 +22,8 @@ int nt_source_load(struct nt_trace_loader *loader, enum nt_recorder recorder, co
 /* "flight-recorder dump", "NCCL log" or "trace", as many of them as there are. */
 const char *nt_source_name(enum nt_recorder recorder, int count);
 
-/* Notes in the model what such files do not tell. */
-void nt_source_note(struct nt_model *model, enum nt_recorder recorder);
+/* Once all are loaded: what only all of them together tell, and a note of what such files do not. Returns 0 or a
+ * negative enum nt_err. */
+int nt_source_finish(struct nt_model *model, enum nt_recorder recorder);
 
 #endif

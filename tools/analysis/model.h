@@ -17,7 +17,8 @@
 #include "cli/process_text.h"
 #include "trace/reader.h"
 
-#define NT_NONE UINT32_MAX /* no such index */
+#define NT_NONE UINT32_MAX          /* no such index */
+#define NT_COUNT_UNKNOWN UINT64_MAX /* the count of a call may be any */
 
 /* How far the device got with an operation. UNKNOWN unless the source tells. */
 enum nt_progress {
@@ -25,6 +26,7 @@ enum nt_progress {
   NT_PROGRESS_ENQUEUED, /* handed over, not at the head of its stream */
   NT_PROGRESS_REACHED,  /* at the head of its stream, not finished */
   NT_PROGRESS_FINISHED,
+  NT_PROGRESS_UNFINISHED, /* not finished; whether its stream has come to it is not known */
 };
 
 struct nt_model_call {

@@ -246,8 +246,8 @@ static void load_foreign(struct gather *g) {
       nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],
                     nt_source_name(other, count[other]), count[other] == 1 ? "was" : "were",
                     nt_source_name(chosen, 2));
-  if (g->loaded)
-    nt_source_note(&g->loader.model, chosen);
+  if (g->loaded && !g->status)
+    g->status = nt_source_finish(&g->loader.model, chosen);
 }
 
 static void free_gather(struct gather *g) {
