@@ -3,7 +3,7 @@
  * Ranks that wait for each other.
  *
  * Where a strict majority of the ranks that are in all of it took one order, the others are blamed, else
- * all are. A rank that had kept one order in earlier turns and now waits in the later operation without
+ * all are; nobody, if the trace of one that might have made the majority is missing. A rank that had kept one order in earlier turns and now waits in the later operation without
  * having called the earlier one has skipped it: that is `missing`, not a cycle.
  */
 #include <stdlib.h>
@@ -113,6 +113,14 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
+/* A member without a trace may have taken part. */
+static bool lacks_voters(const struct knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent)
+      return true;
+  return false;
+}
+
 /* By its own past, would the rank have called `first` before what it waits in? */
 static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
                         const struct nt_stuck *second) {
@@ -186,12 +194,13 @@ static int judge(struct knot *knot) {
   uint32_t common = majority(knot), named = common == NT_NONE ? 0 : common;
   enum nt_class class = classify(knot);
   bool skipped = class == NT_CLASS_CYCLE && common != NT_NONE;
+  const bool tie = common == NT_NONE && lacks_voters(knot);
   struct nt_finding *finding = nt_inquiry_add(inquiry, class, NT_NONE);
   int status = finding ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < knot->stuck_count && common == NT_NONE; i++)
     if (stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns)
       named = i;
-  for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
+  for (uint32_t i = 0; i < knot->rank_count && !status && !tie; i++) {
     uint32_t own = waits_in(knot, knot->ranks[i]);
     if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
       continue;
@@ -211,7 +220,9 @@ static int judge(struct knot *knot) {
                     : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;
+  finding->confidence = tie                                             ? NT_UNDECIDED
+                        : stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN
+                                                                        : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
