@@ -3,7 +3,9 @@
 
   order    the order in which files are named changes nothing, not a byte of the JSON
   names    other world ranks give the same verdict, with the ranks renamed
-  absence  without the traces of some ranks nobody is blamed who is not to blame, and who is known to be stays known
+  absence  without the traces of some ranks nobody is blamed who is not to blame
+  rest     while one who waits still has a trace, something is found; and who is missing, dead or has left is no matter
+           of votes: the same ranks are blamed, or it is undecided
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, and who claims another's place (BY_ORDER).
@@ -106,10 +108,10 @@ def check(scenario: Scenario, target: Target, copy: Copy) -> list:
     base = diagnose(target, copy, copy.paths())
     present = {rank for rank, _ in copy.files}
     found = {"order": check_order(target, copy, base, chance), "names": [],
-             "absence": check_absence(scenario, target, copy, json.loads(base), chance)}
+             **check_absence(scenario, target, copy, json.loads(base), chance)}
     if not scenario.drop and present == set(range(scenario.ranks)) and scenario.name not in BY_ORDER:
         found["names"] = check_names(scenario, target, copy, json.loads(base), chance)
-    known = OPEN.get(scenario.name)
+    known = OPEN.get(scenario.name, "")
     if known and not found[known]:
         return [f"expected {known} not to hold yet, got that it does: take the scenario out of OPEN"]
     return [difference for name, differences in found.items() if name != known for difference in differences]
@@ -140,18 +142,27 @@ def check_names(scenario: Scenario, target: Target, copy: Copy, base: dict, chan
     return differences
 
 
-def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> list:
+def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> dict:
     present = sorted({rank for rank, _ in copy.files})
     guilty = blamed(base) | expected_blame(scenario)
-    differences = []
+    found: dict = {"absence": [], "rest": []}
     for absent in absences(present, chance):
         report = json.loads(diagnose(target, copy, copy.paths(absent)))
         innocent = blamed(report) - guilty - set(absent)
+        got = f"without the traces of {format_ranks(absent)}, got {report['verdict']}"
         if innocent:
-            first = report["findings"][0]
-            differences.append(f"expected nobody else to be blamed without the traces of {format_ranks(absent)}, "
-                               f"got {report['verdict']} ({first.get('confidence')}) blaming {format_ranks(innocent)}")
-    return differences
+            found["absence"].append(f"expected nobody else to be blamed {got} blaming {format_ranks(innocent)}")
+        first = base["findings"][0] if base["findings"] else None
+        if not first or set(absent) & set(ranks_of(first["blame"])) or first["confidence"] == "undecided" \
+                or not set(ranks_of(first["waiting"])) - set(ranks_of(first["blame"])) - set(absent):
+            continue
+        other = report["findings"][0] if report["findings"] else None
+        if not other:
+            found["rest"].append(f"expected a finding {got}")
+        elif first["class"] in ("missing", "dead", "left") and other["confidence"] != "undecided" \
+                and other["blame"] != first["blame"]:
+            found["rest"].append(f"expected {first['class']} blaming {first['blame']} {got} blaming {other['blame']}")
+    return found
 
 
 def absences(present: list, chance: random.Random) -> list:
