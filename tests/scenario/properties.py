@@ -44,7 +44,7 @@ class Copy:
     def __init__(self, folder: str) -> None:
         self.folder, self.areas = folder, os.path.join(folder, "areas")
         self.files: list = []           # (rank, path)
-        self.area_files: list = []
+        self.area_files: list = []      # likewise
         os.makedirs(self.areas)
 
     def paths(self, without=()) -> list:
@@ -52,34 +52,29 @@ class Copy:
 
 
 def take_copy(job: Job, folder: str) -> Copy:
-    """All that an ended job has left."""
+    """All that an ended job has left. Areas first: any tool may collect one meanwhile, into its file."""
     copy = Copy(folder)
+    for rank, pid in enumerate(job.pids):
+        for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*.area")):
+            try:
+                copy.area_files.append((rank, shutil.copyfile(path, os.path.join(copy.areas, os.path.basename(path)))))
+            except FileNotFoundError:
+                continue
     for path in sorted(glob.glob(os.path.join(job.trace_dir, "*.trace"))):
         rank = int(re.match(r"rank(\d+)", os.path.basename(path)).group(1))
         copy.files.append((rank, shutil.copy2(path, folder)))
     known = {rank for rank, _ in copy.files}
-    for rank, pid in enumerate(job.pids):
-        for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*.area")):
-            try:
-                area = shutil.copy2(path, copy.areas)
-            except FileNotFoundError:
-                continue                # some tool has collected it meanwhile
-            copy.area_files.append(area)
-            if rank not in known:
-                copy.files.append((rank, area))
+    copy.files += [(rank, path) for rank, path in copy.area_files if rank not in known]
     return copy
 
 
 def renamed(target: Target, copy: Copy, order: list, folder: str) -> Copy:
     """The same with other world ranks: rank r is order[r]."""
     other = Copy(folder)
-    for path in copy.area_files:
-        other.area_files.append(shutil.copy2(path, other.areas))
-    for rank, path in copy.files:
-        where = other.areas if path in copy.area_files else folder
-        there = os.path.join(where, os.path.basename(path))
-        other.files.append((order[rank], there if os.path.exists(there) else shutil.copy2(path, where)))
-    files = sorted({path for _, path in other.files} | set(other.area_files))
+    there = {path: shutil.copy2(path, other.areas) for _, path in copy.area_files}
+    there |= {path: shutil.copy2(path, folder) for _, path in copy.files if path not in there}
+    other.files = [(order[rank], there[path]) for rank, path in copy.files]
+    files = sorted(there.values())
     result = subprocess.run([target.tool("scenario/renumber"), ",".join(map(str, order)), *files], check=False,
                             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS)
     if result.returncode:

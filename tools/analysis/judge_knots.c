@@ -113,9 +113,10 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
-/* A member without a trace may have taken part. */
+/* A member without a trace may have taken part. Who has one and made no view has not called. */
 static bool lacks_voters(const struct knot *knot) {
-  for (uint32_t i = 0; i < knot->stuck_count; i++)
+  const bool missing = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+  for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
     if (knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent)
       return true;
   return false;
