@@ -143,6 +143,23 @@ static void prove_shift(const struct nt_job *job, const struct nt_member *refere
     *edit = longer;
 }
 
+/* Calls of equal arguments may have paired up wrongly before the first that differs. */
+static void look_before(const struct nt_job *job, const struct nt_joint *joint,
+                        const struct nt_divergence *divergence, struct nt_deviation *deviation) {
+  struct nt_edit *edit = &deviation->edit;
+  if (edit->how == NT_EDIT_ORDER || (edit->how == NT_EDIT_CHANGED && !divergence->decided))
+    return;
+  const struct nt_shift shift =
+      nt_anchors_shift(job, joint, divergence->reference, deviation->member);
+  if (!shift.position || shift.position >= divergence->position ||
+      (edit->how != NT_EDIT_CHANGED && edit->how != shift.how))
+    return;
+  edit->how = shift.how;
+  edit->run = shift.run;
+  deviation->position = shift.position;
+  deviation->anchor = shift.anchor;
+}
+
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
                          const struct nt_divergence *divergence, struct nt_deviation *deviation) {
   uint64_t a[NT_EDIT_WINDOW] = {0}, b[NT_EDIT_WINDOW] = {0};
@@ -200,13 +217,15 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     if (!own || own == value)
       continue;
     struct nt_deviation *deviation = &out->deviations[out->deviation_count++];
-    deviation->member = i;
     if (out->deviation_count > MAX_ALIGNED) {
-      deviation->edit = deviation[-1].edit;
-      deviation->foretold = deviation[-1].foretold;
-    } else {
-      align_member(job, joint, out, deviation);
+      *deviation = deviation[-1];
+      deviation->member = i;
+      continue;
     }
+    deviation->member = i;
+    deviation->position = out->position;
+    align_member(job, joint, out, deviation);
+    look_before(job, joint, out, deviation);
   }
   return 0;
 }

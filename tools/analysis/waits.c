@@ -213,6 +213,17 @@ static uint32_t first_held(const struct nt_job *job, const struct nt_joint *join
   return first;
 }
 
+/* Nobody is behind if it is left over from a call too many. */
+static void judge_extra(const struct nt_finder *f, struct nt_stuck *stuck) {
+  if (stuck->moving)
+    return;
+  stuck->extra = nt_anchors_extra(f->job, &f->job->joints[stuck->joint], stuck->seq);
+  if (!stuck->extra.position)
+    return;
+  stuck->kind = NT_STUCK_DIVERGED;
+  stuck->laggard_count = stuck->leaver_count = 0;
+}
+
 static int stuck_collective(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
@@ -241,10 +252,12 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
     }
     nt_stuck_note_member(f, stuck, member, stuck->seq);
   }
-  if (!blind)
-    judge_movement(f, stuck);
-  else if (!judge_blind(f, stuck, joint))
+  if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
+  } else if (!blind) {
+    judge_movement(f, stuck);
+    judge_extra(f, stuck);
+  }
   return 0;
 }
 
