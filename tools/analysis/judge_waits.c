@@ -47,7 +47,8 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
   *count = 0;
   for (uint32_t i = 0; blames && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->moving)
+    const bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+    if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if (is_sink_rank(waits, stuck->laggards[j]))

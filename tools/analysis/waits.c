@@ -375,10 +375,6 @@ static int stuck_teardown(struct nt_finder *f, uint32_t index) {
   return 0;
 }
 
-static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
-  return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
-}
-
 static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
                       const struct nt_creations *creations,
                       const struct nt_divergence *divergences) {
@@ -399,7 +395,7 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
     status = stuck_teardown(f, i);
   for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
     const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
-    if (i && same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
+    if (i && nt_p2p_same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
       continue; /* only the first of a queue is waited for */
     status = stuck_message(f, p2p, p2p->unmatched[i]);
   }
