@@ -119,8 +119,9 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   uint32_t joints[2] = {first->joint, second->joint};
   int64_t before = INT64_MAX;
-  if (first->kind != NT_STUCK_COLLECTIVE || second->kind != NT_STUCK_COLLECTIVE ||
-      first->joint == second->joint)
+  const bool called = second->kind == NT_STUCK_COLLECTIVE ||
+                      (second->kind == NT_STUCK_DEVICE && second->item == NT_NONE);
+  if (first->kind != NT_STUCK_COLLECTIVE || !called || first->joint == second->joint)
     return false;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
