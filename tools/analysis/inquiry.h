@@ -37,7 +37,8 @@ uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck);
 
-/* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that. */
+/* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that, or, of one that left, has it as
+ * evidence. */
 void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
                        const struct nt_stuck *stuck);
 
