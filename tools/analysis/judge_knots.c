@@ -119,9 +119,7 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   uint32_t joints[2] = {first->joint, second->joint};
   int64_t before = INT64_MAX;
-  const bool called = second->kind == NT_STUCK_COLLECTIVE ||
-                      (second->kind == NT_STUCK_DEVICE && second->item == NT_NONE);
-  if (first->kind != NT_STUCK_COLLECTIVE || !called || first->joint == second->joint)
+  if (first->kind != NT_STUCK_COLLECTIVE || !is_collective(second) || first->joint == second->joint)
     return false;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
@@ -182,26 +180,39 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
   nt_rank_set_free(&members);
 }
 
-static int judge(struct knot *knot) {
-  struct nt_inquiry *inquiry = knot->inquiry;
-  uint32_t common = majority(knot), named = common == NT_NONE ? 0 : common;
-  enum nt_class class = classify(knot);
-  bool skipped = class == NT_CLASS_CYCLE && common != NT_NONE;
-  struct nt_finding *finding = nt_inquiry_add(inquiry, class, NT_NONE);
-  int status = finding ? 0 : -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < knot->stuck_count && common == NT_NONE; i++)
-    if (stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns)
-      named = i;
+/* Blames those who are in all of it and did not take `common` first, or everybody where that is NT_NONE. True in
+ * *skipped: each of them has skipped it. */
+static int blame(const struct knot *knot, uint32_t common, struct nt_finding *finding,
+                 bool *skipped) {
+  int status = 0;
+  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE;
   for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
     uint32_t own = waits_in(knot, knot->ranks[i]);
     if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
       continue;
-    status = nt_finding_add(inquiry->job, &finding->blame, knot->ranks[i]);
-    skipped = skipped && own != NT_NONE &&
-              has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
+    status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[i]);
+    *skipped = *skipped && own != NT_NONE &&
+               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
+  }
+  return status;
+}
+
+static int judge(struct knot *knot) {
+  struct nt_inquiry *inquiry = knot->inquiry;
+  uint32_t common = majority(knot), named = 0;
+  bool skipped = false;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
+  int status = finding ? blame(knot, common, finding, &skipped) : -NT_ERR_MEMORY;
+  if (!status && common != NT_NONE && !nt_rank_set_count(&finding->blame)) {
+    common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
+    status = blame(knot, common, finding, &skipped);
   }
   if (status)
     return status;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (common == NT_NONE ? stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns
+                          : i == common)
+      named = i;
   const struct nt_stuck *stuck = stuck_at(knot, named);
   if (skipped)
     finding->class = NT_CLASS_MISSING;

@@ -156,7 +156,8 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     stuck->moving |= rank->moved;
   }
   /* Named as the side sees it that is not held up by its own device. */
-  bool sender = stuck->blocked_count && stuck->blocked[0] == send->rank;
+  bool sender = (stuck->blocked_count && stuck->blocked[0] == send->rank) ||
+                (stuck->behind_count == 1 && stuck->behind[0] == send->rank);
   stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
   stuck->moving |= now_of(f) - last < young;
   if (!stuck->waiter_count)
