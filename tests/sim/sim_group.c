@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "sim_nccl.h"
 
@@ -161,12 +162,28 @@ static void free_launch(struct sim_launch *launch, bool with_tasks) {
   free_jobs(launch->jobs);
 }
 
+/* NTSIM_STALL=N: the N-th collective of a communicator never finishes here, though its data have moved. */
+static uint64_t stall_ordinal(void) {
+  const char *text = getenv("NTSIM_STALL");
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static void stall(ncclComm_t comm) {
+  struct timespec pause = {.tv_nsec = 10000000};
+  while (!atomic_load(&comm->aborted))
+    nanosleep(&pause, NULL);
+}
+
 static void run_plan(void *arg) {
   struct sim_plan *plan = arg;
+  uint64_t stalled = stall_ordinal();
   atomic_fetch_add(&plan->comm->running, 1);
   bool going = !atomic_load(&plan->comm->aborted);
-  for (struct sim_task *t = plan->collectives; t && going; t = t->next)
+  for (struct sim_task *t = plan->collectives; t && going; t = t->next) {
     going = sim_ring_run(t);
+    if (going && t->ordinal == stalled)
+      stall(plan->comm);
+  }
   if (going && plan->p2p)
     sim_p2p_run(plan->comm, plan->p2p);
   free_tasks(plan->collectives);
@@ -191,6 +208,12 @@ static size_t other_streams(const struct sim_plan *plan, struct sim_stream *on,
   return n;
 }
 
+/* CUDA_LAUNCH_BLOCKING=1: a launch returns when its work is done. */
+static bool launches_block(void) {
+  const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+  return text && *text == '1';
+}
+
 /* Takes the plan. Every stream named in the group waits for the plan, and the plan for every stream.
  * Plans of one communicator run one after another whatever their streams: they share its queues. */
 static void launch_on(struct sim_stream *on, struct sim_plan *work, struct sim_stream **others,
@@ -213,6 +236,8 @@ static void launch_on(struct sim_stream *on, struct sim_plan *work, struct sim_s
   comm->last_stream = on;
   comm->last_ticket = ticket;
   pthread_mutex_unlock(&comm->launch_lock);
+  if (launches_block())
+    sim_stream_sync_ticket(on, ticket);
 }
 
 static struct sim_task *copy_tasks(const struct sim_task *task) {

@@ -357,6 +357,20 @@ static void init_duplicate(struct st_rank *t) {
   ST_CHECK(ncclCommInitRank(&t->comm, t->nranks, t->id, t->rank == 1 ? 0 : t->rank));
 }
 
+/* A fault of transport on rank 1: the data are there, and its operation does not end. */
+static void stall_of_one(struct st_rank *t) {
+  if (t->rank == 1)
+    setenv("NTSIM_STALL", "2", 1);
+  cold_comm(t);
+  allreduce(t, 1024);
+  allreduce(t, 1024);
+}
+
+static void stall_in_a_launch(struct st_rank *t) {
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  stall_of_one(t);
+}
+
 static void split_missing(struct st_rank *t) {
   ncclComm_t part;
   if (t->rank != 1)
@@ -407,6 +421,8 @@ const struct st_case st_hang_cases[] = {
     {"finalize-missing", 3, "CDC", finalize_missing, false},
     {"gpu-spin", 3, "HHH", gpu_spin, false},
     {"graph-extra-replay", 3, "DHD", graph_extra, false},
+    {"stall-of-one", 3, "DHD", stall_of_one, true},
+    {"stall-in-a-launch", 3, "DCD", stall_in_a_launch, true},
     {"cold-count-0", 3, "CDC", cold_count_0, true},
     {"cold-1", 3, "CCC", cold_1, true},
     {"cold-comms-crossed", 3, "CCC", cold_comms, true},

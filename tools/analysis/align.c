@@ -405,6 +405,7 @@ int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
     uint64_t common = most_frequent(values, count, &vote->decided, &votes);
     if (votes == count)
       continue;
+    vote->decided = votes * 2 > count; /* two of six alike are no majority */
     vote->field = field;
     for (uint32_t i = 0; i < count; i++) {
       const struct nt_model_call *call =

@@ -34,7 +34,7 @@ struct nt_deviation {
 /* How the members that called the position voted on one field. */
 struct nt_vote {
   enum nt_field field; /* NT_FIELD_NONE: they agree on everything */
-  bool decided;        /* one value has more voters than any other */
+  bool decided;        /* one value has more than half of the voters */
   uint32_t *minority; /* members with another value; all that differ from each other if undecided */
   uint32_t minority_count;
 };
