@@ -57,6 +57,10 @@ struct nt_divergence {
 int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *out);
 void nt_divergence_free(struct nt_divergence *divergence);
 
+/* The running sum behind a position, if the rank still has it. */
+bool nt_align_sum(const struct nt_job *job, const struct nt_member *member, uint32_t position,
+                  uint64_t *sum);
+
 /* The first field in which the calls at the divergence differ, from `after` on, among the members that
  * have another call in the same place and those that agree. Free vote->minority. */
 int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
