@@ -79,10 +79,12 @@ char *nt_describe_arguments(char *out, size_t size, const struct nt_model_call *
     snprintf(out, size, "colour %d", call->peer);
   } else if (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV) {
     nt_redop_text(op, sizeof op, call->op);
-    if (nt_call_has_root(call))
+    if (nt_call_has_root(call) && call->peer >= 0)
       snprintf(root, sizeof root, ", root %d", call->peer);
-    snprintf(out, size, "%s x %s%s%s%s", nt_count_text(count, call->count),
-             nt_dtype_text(type, sizeof type, call->dtype), *op ? " " : "", op, root);
+    const bool counted = call->count != NT_COUNT_UNKNOWN;
+    snprintf(out, size, "%s%s%s%s%s%s", counted ? nt_count_text(count, call->count) : "",
+             counted ? " x " : "", nt_dtype_text(type, sizeof type, call->dtype), *op ? " " : "",
+             op, root);
   }
   return out;
 }
@@ -186,8 +188,8 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
     snprintf(out, size, "%s%s%s", fate, *fate && *words ? ", " : "", words);
     return out;
   }
-  if (last == NT_NONE)
-    return out;
+  if (last == NT_NONE || model->recorder != NT_RECORDER_TRACE)
+    return out; /* others do not tell when a call returned */
   const struct nt_model_call *call = &model->calls[wait == NT_NONE ? last : wait];
   const char *site = nt_model_site(model, call->at);
   if (wait == NT_NONE && !nt_call_is_open(job, rank, last)) {
@@ -215,6 +217,10 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
 
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank) {
   const struct nt_fate_facts fate = fate_of(rank);
+  if (rank->recorder != NT_RECORDER_TRACE && rank->state == NT_PROCESS_UNKNOWN) {
+    snprintf(out, size, "state not recorded");
+    return out;
+  }
   return nt_fate_text(out, size, &fate);
 }
 

@@ -63,6 +63,8 @@ static void progress_text(char *out, size_t size, const struct nt_inquiry *inqui
     front_text(out, size, inquiry, rank, call);
   else if (model->calls[call].progress == NT_PROGRESS_REACHED)
     snprintf(out, size, "at the head of the stream, not finished");
+  else if (model->calls[call].progress == NT_PROGRESS_UNFINISHED)
+    snprintf(out, size, "not finished");
 }
 
 /* Ranks of which the same can be said. */
@@ -138,7 +140,9 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   for (uint32_t i = 0; i < stuck->waiter_count; i++) {
     uint32_t call = call_in(inquiry, stuck, stuck->waiters[i]);
     if (call == NT_NONE ||
-        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress == NT_PROGRESS_UNKNOWN)
+        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress == NT_PROGRESS_UNKNOWN ||
+        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress ==
+            NT_PROGRESS_UNFINISHED)
       finding->confidence = NT_LIKELY;
   }
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);

@@ -163,6 +163,14 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
     break;
   case NT_CLASS_GPU:
+    if (stuck->alone) {
+      nt_finding_say(finding,
+                     "on %s %s does not finish, though all other members have finished it: the "
+                     "device there hangs or is broken%s",
+                     who, place, waiting);
+      finding->confidence = NT_LIKELY;
+      break;
+    }
     nt_finding_say(finding,
                    "on %s %s does not come to the head of its stream: earlier work of the "
                    "device does not finish%s",

@@ -127,6 +127,8 @@ void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
 }
 
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns) {
+  if (rank->recorder != NT_RECORDER_TRACE)
+    return; /* as of when it was written */
   int64_t end = nt_model_is_over(rank) ? nt_model_end(rank) : now_ns, abort_ns = first_abort(rank);
   if (abort_ns < end)
     end = abort_ns; /* what was unfinished then was judged by what had been seen by then */

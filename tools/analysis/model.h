@@ -17,7 +17,8 @@
 #include "cli/process_text.h"
 #include "trace/reader.h"
 
-#define NT_NONE UINT32_MAX /* no such index */
+#define NT_NONE UINT32_MAX          /* no such index */
+#define NT_COUNT_UNKNOWN UINT64_MAX /* the count of a call may be any */
 
 /* How far the device got with an operation. UNKNOWN unless the source tells. */
 enum nt_progress {
@@ -25,6 +26,7 @@ enum nt_progress {
   NT_PROGRESS_ENQUEUED, /* handed over, not at the head of its stream */
   NT_PROGRESS_REACHED,  /* at the head of its stream, not finished */
   NT_PROGRESS_FINISHED,
+  NT_PROGRESS_UNFINISHED, /* not finished; whether its stream has come to it is not known */
 };
 
 struct nt_model_call {
@@ -111,9 +113,17 @@ struct nt_model_dump {
       missing; /* "NVML (no permission), kernel log (…)": sources of such facts, NULL if all were asked */
 };
 
+/* Who recorded a process, and so what can be known of it (load_source.h). */
+enum nt_recorder {
+  NT_RECORDER_TRACE,  /* this library */
+  NT_RECORDER_FLIGHT, /* PyTorch's flight recorder */
+  NT_RECORDER_LOG,    /* NCCL_DEBUG=INFO with INIT and COLL */
+};
+
 /* One process. */
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
+  enum nt_recorder recorder;
   uint32_t pid, restart;
   uint64_t start_time, pid_ns, nonce;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */

@@ -13,7 +13,7 @@ bool nt_call_unfinished(const struct nt_job *job, uint32_t rank, uint32_t index)
 bool nt_call_outstanding(const struct nt_job *job, uint32_t rank, uint32_t index) {
   const struct nt_model_call *call = &job->model->ranks[rank].calls[index];
   return call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED ||
-         nt_call_is_open(job, rank, index);
+         call->progress == NT_PROGRESS_UNFINISHED || nt_call_is_open(job, rank, index);
 }
 
 /* The oldest launch of the stream that is known to be unfinished, up to number `last`. */

@@ -89,7 +89,8 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
   if (last == NT_NONE) {
-    snprintf(out, size, "rank %d (%s) made no call", model->world, state);
+    snprintf(out, size, "rank %d (%s) %s", model->world, state,
+             model->overwritten ? "has no operation in what was recorded" : "made no call");
     return out;
   }
   snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,
@@ -187,10 +188,15 @@ static void note_losses(struct nt_verdict *out) {
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
   }
-  if (overwritten)
+  if (overwritten && model->ranks[0].recorder == NT_RECORDER_FLIGHT)
+    nt_lines_add(
+        &out->notes,
+        "%llu earlier operations are not in the dumps: overwritten, or left out as completed",
+        (unsigned long long)overwritten);
+  else if (overwritten)
     nt_lines_add(&out->notes, "%llu calls were overwritten: the traces hold the last window only",
                  (unsigned long long)overwritten);
-  if (lost)
+  if (lost && model->ranks[0].recorder == NT_RECORDER_TRACE)
     nt_lines_add(&out->notes, "%llu calls were lost: they found no room in the area",
                  (unsigned long long)lost);
   if (comms)

@@ -91,13 +91,16 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position) {
   uint32_t call = position >= member->first ? member->call[position - member->first] : NT_NONE;
-  if (call == NT_NONE && is_alive(f, member->rank)) {
+  const bool done = call == NT_NONE && nt_member_left_out(f->job, member);
+  if (call == NT_NONE && !done && is_alive(f, member->rank)) {
     stuck->waiters[stuck->waiter_count++] = member->rank;
     stuck->held[stuck->held_count++] = member->rank;
     stuck->reached[stuck->reached_count++] = member->rank;
     return;
   }
-  if (call == NT_NONE || nt_stuck_note(f, stuck, member->rank, call) || !is_alive(f, member->rank))
+  if ((call == NT_NONE && !done) ||
+      (call != NT_NONE && nt_stuck_note(f, stuck, member->rank, call)) ||
+      !is_alive(f, member->rank))
     return;
   for (uint32_t p = position + 1; p <= member->called; p++) {
     call = p >= member->first ? member->call[p - member->first] : NT_NONE;

@@ -46,8 +46,9 @@ struct nt_stuck {
   uint32_t *leavers, leaver_count;   /* of these, not among the laggards: left the communicator */
   uint32_t *behind, behind_count;    /* DEVICE: devices that are at another operation of NCCL */
   uint32_t *blocked, blocked_count;  /* DEVICE: devices that are at other work in front of it */
-  bool absent;                       /* a member without a trace may be among those that did not */
-  bool open;                         /* some waiter's host is inside the call */
+  bool alone;   /* DEVICE: these have it unfinished, while all others finished */
+  bool absent;  /* a member without a trace may be among those that did not */
+  bool open;    /* some waiter's host is inside the call */
   bool soft;    /* a send that may have been buffered: the rank may have gone on */
   bool moving;  /* those that are behind were seen to make calls, or it is too early to say */
   bool excused; /* `soft` or `moving`: not followed */

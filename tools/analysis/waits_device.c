@@ -99,6 +99,37 @@ static bool ended_well(const struct nt_finder *f, const struct nt_joint *joint) 
   return true;
 }
 
+bool nt_member_left_out(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  return rank->recorder == NT_RECORDER_FLIGHT && rank->overwritten;
+}
+
+/* One member may be done with it long before the others are. */
+static bool is_one_sided(uint8_t fn) {
+  const unsigned kind = nt_fn_canonical(fn);
+  return kind == NT_FN_Broadcast || kind == NT_FN_Reduce || kind == NT_FN_Gather ||
+         kind == NT_FN_Scatter;
+}
+
+/* Where the recorder does not tell what stands in front of an operation, this does: most members have finished it, so all
+ * took part, and the devices that have not are stuck or broken. */
+static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+  uint32_t finished = 0, count = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(f->job, member, stuck->seq);
+    if (nt_member_rank(f->job, member)->recorder != NT_RECORDER_FLIGHT)
+      return;
+    if (call ? call->progress == NT_PROGRESS_FINISHED : nt_member_left_out(f->job, member))
+      finished++;
+    else if (call && call->progress != NT_PROGRESS_UNKNOWN)
+      stuck->blocked[count++] = member->rank;
+  }
+  stuck->alone = !is_one_sided(stuck->fn) && finished > joint->member_count / 2 &&
+                 finished + count == joint->member_count;
+  stuck->blocked_count = stuck->alone ? count : 0;
+}
+
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
@@ -130,6 +161,8 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     young = pause > young ? pause : young;
     stuck->moving |= rank->moved;
   }
+  if (!stuck->blocked_count && !stuck->behind_count)
+    note_alone(f, stuck, joint);
   note_gone(f, stuck, joint);
   stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
   if (!stuck->waiter_count)
@@ -165,6 +198,18 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   return 0;
 }
 
+/* A group finishes as a whole: where one of its messages has no counterpart, its other ones hold nobody up, nor do
+ * those of the groups that wait for it. */
+static bool is_held_by_group(const struct nt_finder *f, const struct nt_p2p *p2p,
+                             const struct nt_p2p_end *send) {
+  bool grouped = nt_p2p_call(f->job, send)->group || nt_p2p_call(f->job, send + 1)->group;
+  for (uint32_t i = 0; i < p2p->unmatched_count && grouped; i++)
+    if (p2p->ends[p2p->unmatched[i]].joint == send->joint &&
+        nt_p2p_call(f->job, &p2p->ends[p2p->unmatched[i]])->group)
+      return true;
+  return false;
+}
+
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
   const struct nt_p2p_end *told = NULL;
   int status = 0;
@@ -178,7 +223,8 @@ int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
     if (!pair || same ||
         nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
         (!nt_call_outstanding(f->job, send->rank, send->call) &&
-         !nt_call_outstanding(f->job, recv->rank, recv->call)))
+         !nt_call_outstanding(f->job, recv->rank, recv->call)) ||
+        is_held_by_group(f, p2p, send))
       continue;
     told = send;
     status = stuck_pair(f, p2p, i);

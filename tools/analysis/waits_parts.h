@@ -27,6 +27,10 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position);
 
+/* What the member's record lacks in between is finished: a flight recorder's dump may leave that out, and what it has
+ * overwritten is older than all that it holds. */
+bool nt_member_left_out(const struct nt_job *job, const struct nt_member *member);
+
 /* Operations of a joint, and messages, that all have called and that do not finish. */
 int nt_stuck_device(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p);

@@ -12,11 +12,20 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "analysis/load_source.h"
 #include "analysis/load_trace.h"
 #include "cli/text.h"
 
+/* A file that is not ours, read once it is known that there is no trace. */
+struct foreign {
+  char *path;
+  enum nt_recorder recorder;
+};
+
 struct gather {
   struct nt_trace_loader loader;
+  struct foreign *foreign;
+  int foreign_count;
   char **directories; /* resolved */
   int directory_count;
   int loaded;
@@ -70,9 +79,27 @@ static void load(struct gather *g, const char *path, struct nt_trace *trace) {
   }
 }
 
+/* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
+static bool add_foreign(struct gather *g, const char *path, bool named) {
+  enum nt_recorder recorder = nt_source_detect(path, named);
+  if (recorder == NT_RECORDER_TRACE)
+    return false;
+  struct foreign *list = realloc(g->foreign, ((size_t)g->foreign_count + 1) * sizeof *list);
+  char *copy = list ? strdup(path) : NULL;
+  if (list)
+    g->foreign = list;
+  if (copy)
+    list[g->foreign_count++] = (struct foreign){copy, recorder};
+  else
+    g->status = -NT_ERR_MEMORY;
+  return true;
+}
+
 static void add_file(struct gather *g, const char *path) {
   struct nt_trace *trace;
   struct nt_error err = {0};
+  if (add_foreign(g, path, true))
+    return;
   if (nt_trace_open(path, 0, &trace, &err) < 0) {
     complain(g, path, &err);
     return;
@@ -95,14 +122,24 @@ static int is_trace(const struct dirent *entry) {
   return has_suffix(entry->d_name);
 }
 
+static int is_visible(const struct dirent *entry) {
+  return entry->d_name[0] != '.';
+}
+
 bool nt_gather_is_file(const char *path) {
   struct stat status;
   return stat(path, &status) == 0 ? !S_ISDIR(status.st_mode) : has_suffix(path);
 }
 
+/* Its traces; where there is none, whatever else can be read. */
 static void add_directory(struct gather *g, const char *path) {
   struct dirent **entries;
   int count = scandir(path, &entries, is_trace, by_name);
+  const bool traces = count != 0;
+  if (!count) {
+    free(entries);
+    count = scandir(path, &entries, is_visible, by_name);
+  }
   if (count < 0) {
     struct nt_error err = {.code = -NT_ERR_IO};
     snprintf(err.reason, sizeof err.reason, "%s", strerror(errno));
@@ -112,7 +149,10 @@ static void add_directory(struct gather *g, const char *path) {
   for (int i = 0; i < count; i++) {
     char *file;
     if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
-      add_file(g, file);
+      if (traces)
+        add_file(g, file);
+      else
+        add_foreign(g, file, false);
       free(file);
     } else {
       g->status = -NT_ERR_MEMORY;
@@ -181,6 +221,44 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
+/* Ranks of different sources are never judged together: they tell different things of one call. */
+static void load_foreign(struct gather *g) {
+  int count[] = {[NT_RECORDER_TRACE] = g->loaded, [NT_RECORDER_LOG] = 0};
+  for (int i = 0; i < g->foreign_count; i++)
+    count[g->foreign[i].recorder]++;
+  enum nt_recorder chosen = count[NT_RECORDER_TRACE]    ? NT_RECORDER_TRACE
+                            : count[NT_RECORDER_FLIGHT] ? NT_RECORDER_FLIGHT
+                                                        : NT_RECORDER_LOG;
+  for (int i = 0; i < g->foreign_count; i++) {
+    struct nt_error err = {0};
+    if (g->foreign[i].recorder != chosen || g->status)
+      continue;
+    int status = nt_source_load(&g->loader, chosen, g->foreign[i].path, &err);
+    if (status == -NT_ERR_MEMORY)
+      g->status = status;
+    else if (status)
+      complain(g, g->foreign[i].path, &err);
+    else
+      g->loaded++;
+  }
+  for (enum nt_recorder other = NT_RECORDER_FLIGHT; other <= NT_RECORDER_LOG; other++)
+    if (other != chosen && count[other])
+      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],
+                    nt_source_name(other, count[other]), count[other] == 1 ? "was" : "were",
+                    nt_source_name(chosen, 2));
+  if (g->loaded && !g->status)
+    g->status = nt_source_finish(&g->loader.model, chosen);
+}
+
+static void free_gather(struct gather *g) {
+  for (int i = 0; i < g->directory_count; i++)
+    free(g->directories[i]);
+  free(g->directories);
+  for (int i = 0; i < g->foreign_count; i++)
+    free(g->foreign[i].path);
+  free(g->foreign);
+}
+
 int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
   struct gather g = {.quiet = quiet};
   g.directories = calloc((size_t)count + 1, sizeof *g.directories);
@@ -195,9 +273,8 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
   }
   if (g.directory_count)
     nt_area_each(add_area, &g);
-  for (int i = 0; i < g.directory_count; i++)
-    free(g.directories[i]);
-  free(g.directories);
+  load_foreign(&g);
+  free_gather(&g);
   memset(out, 0, sizeof *out);
   if (g.status) {
     nt_trace_loader_free(&g.loader);

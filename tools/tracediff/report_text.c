@@ -179,8 +179,9 @@ char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict)
       last = end > last ? end : last;
     }
   }
-  if (verdict->over || verdict->moving || !model->rank_count)
-    return out; /* said already */
+  if (verdict->over || verdict->moving || !model->rank_count ||
+      model->ranks[0].recorder != NT_RECORDER_TRACE)
+    return out; /* said already, or not known */
   if (!alive)
     snprintf(out, size, "all processes have ended");
   else if (alive < model->rank_count)
