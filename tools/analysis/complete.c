@@ -258,6 +258,19 @@ static bool accuses(enum nt_class class) {
   return class != NT_CLASS_STALLED && class != NT_CLASS_OUTSIDE && class != NT_CLASS_TEARDOWN;
 }
 
+/* What is not in a log may have been called: NCCL does not flush its standard output. */
+static bool rests_on_end_of_log(const struct nt_model *model, const struct nt_finding *finding) {
+  switch (finding->class) {
+  case NT_CLASS_MISSING:
+  case NT_CLASS_LEFT:
+  case NT_CLASS_INIT:
+  case NT_CLASS_P2P:
+    return model->rank_count && model->ranks[0].recorder == NT_RECORDER_LOG;
+  default:
+    return false;
+  }
+}
+
 static void say_next(struct nt_finding *finding) {
   static const char *const root[] = {
       "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
@@ -291,6 +304,8 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
       finding->confidence = NT_UNDECIDED;
     if (finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent &&
         finding->confidence == NT_CERTAIN)
+      finding->confidence = NT_LIKELY;
+    if (finding->confidence == NT_CERTAIN && rests_on_end_of_log(inquiry->job->model, finding))
       finding->confidence = NT_LIKELY;
   }
   return status;

@@ -304,6 +304,8 @@ int nt_creations_find(const struct nt_job *job, struct nt_creations *out) {
       status = judge(job, &out->list[i]);
     if (!status && is_complete(&out->list[i])) {
       free(out->list[i].creators);
+      nt_rank_set_free(&out->list[i].blame);
+      nt_rank_set_free(&out->list[i].missing);
       continue;
     }
     out->list[kept++] = out->list[i];

@@ -33,6 +33,12 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
  * NT_NONE. */
 uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
 
+/* The last that is known of the rank is that NCCL lost a peer: somebody else's end had come before, and that it
+ * calls no more follows from it. Only where no fate tells (a log). */
+bool nt_echoes_an_end(const struct nt_inquiry *inquiry, uint32_t rank);
+/* Nobody is to blame if that is true of all that are behind; a finding then. Returns 0 or a negative enum nt_err. */
+int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck);
+
 /* How far each waiter of an operation got with it, as evidence. */
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck);

@@ -51,7 +51,7 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
     if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (is_sink_rank(waits, stuck->laggards[j]))
+      if (is_sink_rank(waits, stuck->laggards[j]) && !nt_echoes_an_end(inquiry, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
       blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
@@ -231,11 +231,14 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
     return;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   for (uint32_t i = 0; i < joint->member_count; i++)
-    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns)
-      nt_lines_add(&finding->evidence, "rank %d called %s at %s", rank->world,
-                   nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn,
-                                     0, stuck->joint),
-                   nt_time_short(time, joint->members[i].ended_ns));
+    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns) {
+      const int64_t ended_ns = joint->members[i].ended_ns;
+      nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn, 0,
+                        stuck->joint);
+      nt_lines_add(&finding->evidence, "rank %d called %s%s%s", rank->world, place,
+                   ended_ns < NT_TIME_FIRST ? "" : " at ",
+                   ended_ns < NT_TIME_FIRST ? "" : nt_time_short(time, ended_ns));
+    }
 }
 
 static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
@@ -454,8 +457,12 @@ static int judge_operations(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < waits->count && !status; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->excused || stuck->laggard_count || stuck->leaver_count)
+    if (stuck->excused || stuck->leaver_count)
       continue;
+    if (stuck->laggard_count) {
+      status = nt_judge_echoes(inquiry, stuck);
+      continue;
+    }
     if (stuck->kind == NT_STUCK_TEARDOWN)
       status = judge_teardown(inquiry, stuck);
     else if (stuck->kind == NT_STUCK_INIT)

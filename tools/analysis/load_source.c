@@ -31,7 +31,8 @@ static const struct source {
                             "roots, operators and the states of processes are not in them",
                             nt_load_flight_recorder, nt_flight_settle},
     [NT_RECORDER_LOG] = {"NCCL log", "NCCL logs",
-                         "the progress of the device and the states of processes are not in them",
+                         "whether an operation finished, where hosts are, which processes live "
+                         "and what line called are not in them",
                          nt_load_nccl_log, NULL},
 };
 

@@ -50,7 +50,7 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   char ranks[NT_DESCRIBE], time[NT_TIME_TEXT];
   uint32_t count = nt_rank_set_count(&finding->waiting);
   out[0] = '\0';
-  if (count && finding->since_ns)
+  if (count && finding->since_ns >= NT_TIME_FIRST)
     snprintf(out, size, "; %s %s in it since %s",
              nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
              count == 1 ? "waits" : "wait", nt_time_short(time, finding->since_ns));

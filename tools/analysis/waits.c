@@ -123,7 +123,7 @@ static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving |= moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
+  stuck->moving |= moved || (now && all_alive && stuck->since_ns && now - stuck->since_ns < young);
 }
 
 /* The last thing that the rank did on any communicator, up to the cut. */
@@ -152,7 +152,7 @@ static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struc
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving |= stuck->since_ns && now - stuck->since_ns < young;
+  stuck->moving |= now && stuck->since_ns && now - stuck->since_ns < young;
   return stuck->waiter_count > 0;
 }
 

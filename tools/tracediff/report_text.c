@@ -78,7 +78,7 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     fputs(culprit->dumped && gone ? ", last seen " : ", now ", out);
     nt_text_escape_print(out, culprit->now);
   }
-  if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
+  if (culprit->since_ns >= NT_TIME_FIRST && !(culprit->now && strstr(culprit->now, " since ")))
     fprintf(out, ", since %s", nt_time_short(time, culprit->since_ns));
   fputc('\n', out);
   print_stack(culprit->stack, culprit->of_last, style->full_stacks, out);
@@ -144,7 +144,7 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
     fprintf(out, "  and %u more\n", nt_rank_set_count(&finding->blame) - finding->culprit_count);
   if (nt_rank_set_count(&finding->waiting))
     fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
-  if (finding->since_ns)
+  if (finding->since_ns >= NT_TIME_FIRST)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
   if (style->full_stacks)
     print_stands(verdict, finding, style->color, out);
