@@ -16,8 +16,9 @@ uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uin
                           uint32_t room);
 
 /* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
- * program order: an index into `candidates`, NT_NONE if its past does not tell. */
+ * program order: an index into `candidates`, NT_NONE if its past does not tell. True in *again, which may be NULL:
+ * it had done so before in such a place; false: one turn is all of its past. */
 uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count);
+                           const uint32_t *candidates, uint32_t count, bool *again);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * Where a strict majority of the ranks that are in all of it took one order, the others are blamed, else
  * all are. A rank that had kept one order in earlier turns and now waits in the later operation without
- * having called the earlier one has skipped it: that is `missing`, not a cycle.
+ * having called the earlier one has skipped it: that is `missing`, not a cycle, and after several turns no
+ * matter of votes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -113,9 +114,10 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
-/* By its own past, would the rank have called `first` before what it waits in? */
+/* By its own past, would the rank have called `first` before what it waits in? True in *again: so it did in
+ * more than one turn. */
 static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
-                        const struct nt_stuck *second) {
+                        const struct nt_stuck *second, bool *again) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   uint32_t joints[2] = {first->joint, second->joint};
   int64_t before = INT64_MAX;
@@ -127,7 +129,30 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
         knot->inquiry->job->places[rank][call->view].joint == second->joint)
       before = call->enter_ns;
   }
-  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2) == 0;
+  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2, again) == 0;
+}
+
+/* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
+static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
+  const struct nt_stuck *stuck = stuck_at(knot, i);
+  uint32_t own = waits_in(knot, rank);
+  bool again = false;
+  return own != NT_NONE && lists(stuck->laggards, stuck->laggard_count, rank) &&
+         has_skipped(knot, rank, stuck, stuck_at(knot, own), &again) && again;
+}
+
+/* The oldest operation that some have skipped, whom it blames; NT_NONE if none. */
+static uint32_t blame_skippers(const struct knot *knot, struct nt_finding *finding, int *status) {
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    for (uint32_t r = 0; r < knot->rank_count; r++)
+      if ((found == NT_NONE || stuck_at(knot, i)->since_ns < stuck_at(knot, found)->since_ns) &&
+          has_skipped_it(knot, knot->ranks[r], i))
+        found = i;
+  for (uint32_t r = 0; r < knot->rank_count && found != NT_NONE && !*status; r++)
+    if (has_skipped_it(knot, knot->ranks[r], found))
+      *status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[r]);
+  return found;
 }
 
 static enum nt_class classify(const struct knot *knot) {
@@ -192,17 +217,23 @@ static int blame(const struct knot *knot, uint32_t common, struct nt_finding *fi
       continue;
     status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[i]);
     *skipped = *skipped && own != NT_NONE &&
-               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
+               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own), NULL);
   }
   return status;
 }
 
 static int judge(struct knot *knot) {
   struct nt_inquiry *inquiry = knot->inquiry;
-  uint32_t common = majority(knot), named = 0;
-  bool skipped = false;
+  uint32_t common = NT_NONE, named = 0;
   struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
-  int status = finding ? blame(knot, common, finding, &skipped) : -NT_ERR_MEMORY;
+  int status = finding ? 0 : -NT_ERR_MEMORY;
+  if (!status && finding->class == NT_CLASS_CYCLE)
+    common = blame_skippers(knot, finding, &status);
+  bool skipped = common != NT_NONE;
+  if (!status && !skipped) {
+    common = majority(knot);
+    status = blame(knot, common, finding, &skipped);
+  }
   if (!status && common != NT_NONE && !nt_rank_set_count(&finding->blame)) {
     common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
     status = blame(knot, common, finding, &skipped);

@@ -85,7 +85,7 @@ static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *
     joints[i] =
         list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
   if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
-    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count);
+    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count, NULL);
     best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
                ? told
                : best;
