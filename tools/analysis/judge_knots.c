@@ -39,7 +39,7 @@ static bool is_message(const struct nt_stuck *stuck) {
 }
 
 static bool is_collective(const struct nt_stuck *stuck) {
-  return stuck->kind == NT_STUCK_COLLECTIVE ||
+  return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_REPLAY ||
          (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE);
 }
 
@@ -61,6 +61,10 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
     struct nt_place place = knot->inquiry->job->places[rank][v];
     if (place.joint != stuck->joint)
       continue;
+    const struct nt_replay *replay =
+        nt_replay_at(&knot->inquiry->waits.replays, place.joint, place.member, stuck->seq);
+    if (stuck->kind == NT_STUCK_REPLAY)
+      return replay ? replay->enter_ns : 0;
     const struct nt_model_call *call =
         nt_member_call(knot->inquiry->job,
                        &knot->inquiry->job->joints[place.joint].members[place.member], stuck->seq);
@@ -172,7 +176,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, knot->inquiry, knot->ranks[i]));
   for (uint32_t i = 0; i < knot->stuck_count && i < 8; i++)
-    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE) {
+    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE || stuck_at(knot, i)->kind == NT_STUCK_REPLAY) {
       nt_describe_place(place, sizeof place, knot->inquiry->job, stuck_at(knot, i)->fn,
                         stuck_at(knot, i)->seq, stuck_at(knot, i)->joint);
       nt_lines_add(&finding->evidence, "%s:", place);
@@ -211,7 +215,8 @@ static int judge(struct knot *knot) {
                     : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;
+  bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
+  finding->confidence = sure ? NT_CERTAIN : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
