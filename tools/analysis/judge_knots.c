@@ -54,9 +54,14 @@ static bool takes_part(const struct knot *knot, const struct nt_stuck *stuck, ui
   return false;
 }
 
-/* When the rank called the collective, 0 if it did not or that is not known. */
+/* When the rank called the operation, 0 if it did not or that is not known. */
 static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  if (is_message(stuck)) {
+    const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+    bool other = end->rank != rank && stuck->kind == NT_STUCK_DEVICE;
+    return end[other].rank == rank ? model->calls[end[other].call].enter_ns : 0;
+  }
   for (uint32_t v = 0; v < model->view_count && stuck->seq; v++) {
     struct nt_place place = knot->inquiry->job->places[rank][v];
     if (place.joint != stuck->joint)
@@ -73,19 +78,20 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where all
- * are collectives, else the one that it waits in. NT_NONE if that is not one. */
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where these are
+ * of operations that move data, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    int64_t ns = is_collective(stuck) ? issued_ns(knot, stuck, rank) : 0;
+    bool moves = is_collective(stuck) || is_message(stuck);
+    int64_t ns = moves ? issued_ns(knot, stuck, rank) : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;
       first = i;
     }
-    if (is_collective(stuck) || !lists(stuck->held, stuck->held_count, rank))
+    if (moves || !lists(stuck->held, stuck->held_count, rank))
       continue;
     found = found == NT_NONE ? i : NT_NONE - 1;
   }
@@ -206,7 +212,7 @@ static int judge(struct knot *knot) {
   if (status)
     return status;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped)
+  if (skipped && nt_rank_set_count(&finding->blame))
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
