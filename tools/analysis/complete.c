@@ -87,8 +87,11 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     const struct nt_model_call *call = &rank->calls[last];
     char text[NT_DESCRIBE];
     bool counted = nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT;
-    nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
-                      inquiry->job->places[culprit->rank][call->view].joint);
+    if (call->view == NT_NONE)
+      nt_describe_call(text, sizeof text, inquiry->job, culprit->rank, last);
+    else
+      nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
+                        inquiry->job->places[culprit->rank][call->view].joint);
     culprit->last = strdup(text);
     const char *site = nt_model_site(rank, call->at);
     culprit->at = site ? strdup(site) : NULL;

@@ -116,7 +116,9 @@ uint32_t nt_last_call(const struct nt_job *job, uint32_t rank) {
   uint32_t last = NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || (call->flags & NT_CALL_VOID))
+    bool replay = nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
+    if ((call->view == NT_NONE && !replay) || call->enter_ns > job->cut_ns ||
+        (call->flags & NT_CALL_VOID))
       continue;
     if (last == NT_NONE || call->enter_ns >= model->calls[last].enter_ns)
       last = i;

@@ -56,10 +56,13 @@ int nt_judge_settings(struct nt_inquiry *inquiry);
 int nt_judge_divergences(struct nt_inquiry *inquiry);
 int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
+int nt_judge_replays(struct nt_inquiry *inquiry);
 int nt_judge_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
+/* What the graphs hold that findings speak of. */
+void nt_say_replays(struct nt_inquiry *inquiry);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
 int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Lines that say the same of several ranks become one. */

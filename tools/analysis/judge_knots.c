@@ -40,7 +40,7 @@ static bool is_message(const struct nt_stuck *stuck) {
 }
 
 static bool is_collective(const struct nt_stuck *stuck) {
-  return stuck->kind == NT_STUCK_COLLECTIVE ||
+  return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_REPLAY ||
          (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE);
 }
 
@@ -55,13 +55,22 @@ static bool takes_part(const struct knot *knot, const struct nt_stuck *stuck, ui
   return false;
 }
 
-/* When the rank called the collective, 0 if it did not or that is not known. */
+/* When the rank called the operation, 0 if it did not or that is not known. */
 static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  if (is_message(stuck)) {
+    const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+    bool other = end->rank != rank && stuck->kind == NT_STUCK_DEVICE;
+    return end[other].rank == rank ? model->calls[end[other].call].enter_ns : 0;
+  }
   for (uint32_t v = 0; v < model->view_count && stuck->seq; v++) {
     struct nt_place place = knot->inquiry->job->places[rank][v];
     if (place.joint != stuck->joint)
       continue;
+    const struct nt_replay *replay =
+        nt_replay_at(&knot->inquiry->waits.replays, place.joint, place.member, stuck->seq);
+    if (stuck->kind == NT_STUCK_REPLAY)
+      return replay ? replay->enter_ns : 0;
     const struct nt_model_call *call =
         nt_member_call(knot->inquiry->job,
                        &knot->inquiry->job->joints[place.joint].members[place.member], stuck->seq);
@@ -70,19 +79,20 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where all
- * are collectives, else the one that it waits in. NT_NONE if that is not one. */
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where these are
+ * of operations that move data, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    int64_t ns = is_collective(stuck) ? issued_ns(knot, stuck, rank) : 0;
+    bool moves = is_collective(stuck) || is_message(stuck);
+    int64_t ns = moves ? issued_ns(knot, stuck, rank) : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;
       first = i;
     }
-    if (is_collective(stuck) || !lists(stuck->held, stuck->held_count, rank))
+    if (moves || !lists(stuck->held, stuck->held_count, rank))
       continue;
     found = found == NT_NONE ? i : NT_NONE - 1;
   }
@@ -196,7 +206,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, knot->inquiry, knot->ranks[i]));
   for (uint32_t i = 0; i < knot->stuck_count && i < 8; i++)
-    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE) {
+    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE || stuck_at(knot, i)->kind == NT_STUCK_REPLAY) {
       nt_describe_place(place, sizeof place, knot->inquiry->job, stuck_at(knot, i)->fn,
                         stuck_at(knot, i)->seq, stuck_at(knot, i)->joint);
       nt_lines_add(&finding->evidence, "%s:", place);
@@ -245,7 +255,7 @@ static int judge(struct knot *knot) {
                           : i == common)
       named = i;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped)
+  if (skipped && nt_rank_set_count(&finding->blame))
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
@@ -254,7 +264,8 @@ static int judge(struct knot *knot) {
                     : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;
+  bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
+  finding->confidence = sure ? NT_CERTAIN : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,

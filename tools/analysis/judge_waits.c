@@ -191,7 +191,8 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   default:
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
   }
-  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE) {
+  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
+      stuck->kind == NT_STUCK_REPLAY) {
     nt_say_progress(inquiry, finding, stuck);
   } else if (stuck->waiter_count && finding->evidence.count < 8) {
     char line[2 * NT_DESCRIBE];

@@ -3,7 +3,7 @@
  * Device progress of calls while loading.
  *
  * A stream runs in order, so its two watermarks place every launch. They may be a look behind, and there may
- * be none (no marks, or the launch was captured); a host wait that returned tells of everything in front of it on
+ * be none; a captured call has nothing to do on the device once it has returned; a host wait that returned tells of everything in front of it on
  * that stream, as long as nobody had aborted: after an abort hung operations read as finished.
  */
 #include <stdlib.h>
@@ -40,16 +40,8 @@ static enum nt_progress place_frozen(const struct nt_trace *trace, const struct 
 static bool is_launched(const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   return call->stream && call->launch && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
-         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV);
-}
-
-/* Captured launches have no marks; others that have none make the head of a stream uncertain. */
-static bool has_gaps(const struct nt_model_rank *rank, const struct nt_trace_stream *stream) {
-  uint32_t captured = 0;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    captured += rank->calls[i].stream == stream->number && rank->calls[i].launch &&
-                (rank->calls[i].flags & NT_CALL_CAPTURED);
-  return stream->unmarked > captured;
+         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
+          shape == NT_SHAPE_GRAPH_LAUNCH);
 }
 
 static int64_t first_abort(const struct nt_model_rank *rank) {
@@ -69,7 +61,8 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
     rank->gpu_steps += (uint64_t)stream.reached + stream.finished;
     if (stream.polled_ns > rank->gpu_ns)
       rank->gpu_ns = stream.polled_ns;
-    bool gaps = stream.unmarked && has_gaps(rank, &stream);
+    bool gaps =
+        stream.unmarked != 0; /* launches without marks make the head of a stream uncertain */
     for (uint32_t i = 0; i < rank->call_count; i++) {
       struct nt_model_call *call = &rank->calls[i];
       if (call->stream != stream.number || !is_launched(call))
@@ -122,6 +115,9 @@ static void place_by_waits(struct nt_model_rank *rank) {
 
 void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
                       const struct nt_call *calls) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].flags & NT_CALL_CAPTURED)
+      rank->calls[i].progress = NT_PROGRESS_FINISHED;
   place_calls(rank, trace, calls);
   place_by_waits(rank);
 }

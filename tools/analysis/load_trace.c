@@ -12,6 +12,7 @@
 
 #include "analysis/load_nccl_log.h"
 #include "analysis/load_parts.h"
+#include "cli/call_text.h"
 #include "cli/rank_name.h"
 #include "cli/stack_text.h"
 #include "nccl/nccl_api.h"
@@ -172,7 +173,8 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->thread = from->thread;
     call->group = from->group;
     call->stream = from->stream;
-    call->launch = from->launch;
+    call->launch = from->flags & NT_CALL_CAPTURED ? 0 : from->launch;
+    call->graph = nt_call_capture(from);
     call->event = nt_fn_is_cuda(call->fn) ? from->recv : 0;
     call->at = site_of(rank, trace, from->stack, &sites);
     call->peer = from->peer;

@@ -39,9 +39,11 @@ struct nt_model_call {
   uint32_t group; /* of this thread, 0 outside */
   uint32_t stream;
   uint32_t
-      launch;     /* on its stream, 0 if not known; of an event's record: launches in front of it */
-  uint64_t event; /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
-  uint32_t at;    /* call site, see nt_model_site; equal on all ranks; 0 if not known */
+      launch; /* on its stream, 0 if not known; of an event's record: launches in front of it */
+  uint32_t
+      graph; /* number of the capture that a captured call belongs to, or whose graph a launch replays */
+  uint64_t event;  /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
+  uint32_t at;     /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;

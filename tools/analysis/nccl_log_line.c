@@ -230,8 +230,8 @@ static bool parse_comm(struct nt_log_line *line) {
                (get_int(line, "nranks", &line->nranks) || get_int(line, "nRanks", &line->nranks)) &&
                get_int(line, "cudaDev", &line->device) && get_hex(line, "busId", &line->pci);
   bool creation = start || complete;
-  whole &= line->nranks > 0 && line->nranks <= RANKS_MAX && line->rank >= 0 &&
-           line->rank < line->nranks;
+  whole &=
+      line->nranks > 0 && line->nranks <= RANKS_MAX && line->rank >= 0 && line->rank < line->nranks;
   whole &= !creation || line->has_id || (line->has_parent && get_int(line, "color", &line->color));
   line->kind = !whole     ? NT_LOG_DAMAGED
                : start    ? NT_LOG_INIT_START

@@ -260,6 +260,8 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_divergences(inquiry);
   if (!status)
+    status = nt_judge_replays(inquiry);
+  if (!status)
     status = nt_judge_waits(inquiry);
   if (!status)
     status = nt_judge_knots(inquiry);
@@ -277,6 +279,7 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_outside(inquiry);
   if (!status)
     status = nt_judge_settings(inquiry);
+  nt_say_replays(inquiry);
   if (!status)
     status = nt_complete_findings(inquiry);
   return status;

@@ -58,7 +58,7 @@ static bool is_alive(const struct nt_finder *f, uint32_t rank) {
   return f->freeze->fates[rank].kind == NT_FATE_ALIVE || f->freeze->fates[rank].lives;
 }
 
-static void note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
+void nt_stuck_note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
   if (member->ended_ns)
     stuck->leavers[stuck->leaver_count++] = member->rank;
   else
@@ -112,7 +112,7 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
 }
 
 /* A live job: those that are behind may just be on their way. */
-static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
+void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   bool all_alive = !stuck->leaver_count, moved = false, live = false;
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {
@@ -250,7 +250,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     if (member->called < stuck->seq) {
-      note_laggard(stuck, member);
+      nt_stuck_note_laggard(stuck, member);
       continue;
     }
     nt_stuck_note_member(f, stuck, member, stuck->seq);
@@ -258,7 +258,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
   } else if (!blind) {
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
     judge_extra(f, stuck);
   }
   return 0;
@@ -282,12 +282,12 @@ static int stuck_split(struct nt_finder *f, uint32_t index) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     if (member->splits < stuck->seq)
-      note_laggard(stuck, member);
+      nt_stuck_note_laggard(stuck, member);
     else
       nt_stuck_note(f, stuck, member->rank, member->split_call);
   }
   if (!stuck->absent)
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
   else if (!stuck->open)
     nt_stuck_drop(f);
   return 0;
@@ -320,7 +320,7 @@ static int stuck_init(struct nt_finder *f, const struct nt_creations *creations,
       stuck->absent = true;
   }
   if (creation->problem == NT_CREATION_MISSING)
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -337,11 +337,11 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   stuck->seq = end->seq;
   nt_stuck_note(f, stuck, end->rank, end->call);
   if (partner)
-    note_laggard(stuck, partner);
+    nt_stuck_note_laggard(stuck, partner);
   stuck->absent = !partner;
   stuck->soft =
       end->is_send && !stuck->open && nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
-  judge_movement(f, stuck);
+  nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -374,7 +374,7 @@ static int stuck_teardown(struct nt_finder *f, uint32_t index) {
     stuck->moving |= rank->moved;
     nt_stuck_note(f, stuck, member->rank, member->ended_call);
   }
-  judge_movement(f, stuck);
+  nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -389,6 +389,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
       status = stuck_collective(f, i, &divergences[i]);
     if (!status)
       status = nt_stuck_device(f, i, &divergences[i]);
+    if (!status)
+      status = nt_stuck_replay(f, i, &divergences[i]);
     if (!status)
       status = stuck_split(f, i);
   }
@@ -428,7 +430,9 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_divergence *divergences, struct nt_waits *out) {
   struct nt_finder f = {job, freeze, out};
   memset(out, 0, sizeof *out);
-  int status = list_stuck(&f, p2p, creations, divergences);
+  int status = nt_replays_find(job, &out->replays);
+  if (!status)
+    status = list_stuck(&f, p2p, creations, divergences);
   for (uint32_t i = 0; i < out->count; i++)
     out->list[i].excused = out->list[i].moving;
   if (!status)
@@ -447,5 +451,6 @@ void nt_waits_free(struct nt_waits *waits) {
   free(waits->knot_ranks);
   free(waits->knot_stuck);
   free(waits->knot_sink);
+  nt_replays_free(&waits->replays);
   memset(waits, 0, sizeof *waits);
 }

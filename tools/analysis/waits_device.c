@@ -47,19 +47,24 @@ static int64_t young_of(const struct nt_model_rank *rank) {
   return nt_model_is_over(rank) ? NT_YOUNG_ENDED_NS : NT_YOUNG_NS;
 }
 
+bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns) {
+  return now_of(f) - ns < young_of(&f->job->model->ranks[rank]);
+}
+
 static bool is_gone(const struct nt_finder *f, uint32_t rank) {
   return f->freeze->fates[rank].kind != NT_FATE_ALIVE && !f->freeze->fates[rank].lives;
 }
 
-/* Sorts the device of one that called into the lists. */
-static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
+/* Sorts the device of one that called into the lists. A host that is inside the call may be so because of the launch,
+ * which waits for room behind other operations of NCCL, or for anything else. */
+void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
+                          uint32_t call) {
   if (call == NT_NONE || is_gone(f, rank) ||
-      f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED ||
-      nt_call_is_open(f->job, rank, call))
+      f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED)
     return;
   if (nt_front_of(f->job, rank, call).call != NT_NONE)
     stuck->behind[stuck->behind_count++] = rank;
-  else
+  else if (!nt_call_is_open(f->job, rank, call))
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 
@@ -155,7 +160,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     int64_t pause = normal_pause(f->job, member, position);
     nt_stuck_note_member(f, stuck, member, position);
     if (call)
-      note_device(f, stuck, member->rank, member->call[position - member->first]);
+      nt_stuck_note_device(f, stuck, member->rank, member->call[position - member->first]);
     last = call && call->enter_ns > last ? call->enter_ns : last;
     pause = pause > young_of(rank) ? pause : young_of(rank);
     young = pause > young ? pause : young;
@@ -183,7 +188,7 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     const struct nt_model_rank *rank = &f->job->model->ranks[ends[i]->rank];
     const struct nt_model_call *call = &rank->calls[ends[i]->call];
     nt_stuck_note(f, stuck, ends[i]->rank, ends[i]->call);
-    note_device(f, stuck, ends[i]->rank, ends[i]->call);
+    nt_stuck_note_device(f, stuck, ends[i]->rank, ends[i]->call);
     last = call->enter_ns > last ? call->enter_ns : last;
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
