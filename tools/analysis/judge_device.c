@@ -49,6 +49,8 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
              nt_describe_call(text, sizeof text, inquiry->job, rank, front.call),
              model->calls[front.call].stream == model->calls[call].stream ? ""
                                                                           : ", on another stream");
+  else if (!model->calls[call].stream)
+    snprintf(out, size, "not at the head of its stream, though nothing of NCCL is in front of it");
   else
     snprintf(
         out, size,
