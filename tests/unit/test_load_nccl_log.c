@@ -78,6 +78,7 @@ static int load(struct logs *logs, int rank, struct nt_error *err) {
 }
 
 static const struct nt_finding *finish(struct logs *logs) {
+  assert_int_equal(nt_number_log_ranks(&logs->loader.model), 0);
   assert_int_equal(nt_trace_loader_finish(&logs->loader, 0, &logs->model), 0);
   assert_int_equal(nt_verdict_make(&logs->model, &logs->verdict), 0);
   logs->judged = true;

@@ -172,7 +172,8 @@ static void fate_now(char *out, size_t size, const struct nt_job *job,
       !(rank->leaving && began <= job->cut_ns))
     return;
   nt_fate_now(out, size, &fate);
-  if (!*out && parted && job->cut_ns == INT64_MAX && !nt_model_is_over(rank))
+  if (!*out && parted && job->cut_ns == INT64_MAX && !nt_model_is_over(rank) &&
+      rank->recorder == NT_RECORDER_TRACE)
     snprintf(out, size, "alive, all its communicators are destroyed since %s",
              nt_time_short(time, parted));
 }
@@ -182,9 +183,6 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint32_t last = last_record(job, rank), wait = nt_host_wait_of(job, rank);
   char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT], fate[NT_FATE_TEXT], words[NT_DESCRIBE];
-  out[0] = '\0';
-  if (model->recorder == NT_RECORDER_LOG)
-    return out; /* a log tells what was called, not what goes on */
   fate_now(fate, sizeof fate, job, model);
   snprintf(out, size, "%s", fate);
   if (thread && model->state != NT_PROCESS_REPLACED) {

@@ -33,7 +33,7 @@ static const struct source {
     [NT_RECORDER_LOG] = {"NCCL log", "NCCL logs",
                          "whether an operation finished, where hosts are, which processes live "
                          "and what line called are not in them",
-                         nt_load_nccl_log, NULL},
+                         nt_load_nccl_log, nt_number_log_ranks},
 };
 
 static int refuse(struct nt_error *err, int code, const char *reason) {

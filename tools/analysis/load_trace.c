@@ -10,7 +10,6 @@
 
 #include <uthash.h>
 
-#include "analysis/load_nccl_log.h"
 #include "analysis/load_parts.h"
 #include "cli/call_text.h"
 #include "cli/rank_name.h"
@@ -291,9 +290,7 @@ int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struc
     for (uint32_t j = 0; j < model->rank_count; j++)
       nt_load_note(&model->ranks[j], &loader->peers[i]);
   model->now_ns = now_ns;
-  int status = nt_number_log_ranks(model);
-  if (!status)
-    status = nt_model_settle(model);
+  int status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_age_progress(&model->ranks[i], model->now_ns);
