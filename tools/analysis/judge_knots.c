@@ -69,14 +69,35 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where all
- * are collectives, else the one that it waits in. NT_NONE if that is not one. */
+/* When the rank called its side of the message, 0 if it did not. */
+static int64_t message_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+  for (int i = 0; i < (stuck->kind == NT_STUCK_DEVICE ? 2 : 1); i++)
+    if (end[i].rank == rank)
+      return nt_p2p_call(knot->inquiry->job, &end[i])->enter_ns;
+  return 0;
+}
+
+static bool is_mixed(const struct knot *knot) {
+  bool message = false, collective = false;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    message |= is_message(stuck_at(knot, i));
+    collective |= is_collective(stuck_at(knot, i));
+  }
+  return message && collective;
+}
+
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where there are
+ * collectives, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
+  bool mixed = is_mixed(knot);
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    int64_t ns = is_collective(stuck) ? issued_ns(knot, stuck, rank) : 0;
+    int64_t ns = is_collective(stuck)         ? issued_ns(knot, stuck, rank)
+                 : mixed && is_message(stuck) ? message_ns(knot, stuck, rank)
+                                              : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;
       first = i;
@@ -129,6 +150,14 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
       before = call->enter_ns;
   }
   return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2) == 0;
+}
+
+/* Messages that both sides have called, and no device stands in front of: a stall, no circle. */
+static bool is_stall(const struct knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (stuck_at(knot, i)->kind != NT_STUCK_DEVICE || stuck_at(knot, i)->behind_count)
+      return false;
+  return true;
 }
 
 static enum nt_class classify(const struct knot *knot) {
@@ -201,8 +230,13 @@ static int judge(struct knot *knot) {
   }
   if (status)
     return status;
+  bool blamed = nt_rank_set_count(&finding->blame) != 0;
+  if (!blamed) /* all issued them in one order, and the devices met them in another */
+    status = nt_inquiry_ranks(inquiry, &finding->blame, knot->ranks, knot->rank_count);
+  if (status)
+    return status;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped)
+  if (skipped && blamed)
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
@@ -239,7 +273,7 @@ int nt_judge_knots(struct nt_inquiry *inquiry) {
     for (uint32_t i = 0; i < rank_count && !status; i++)
       if (waits->rank_knot[i] == k || waits->device_knot[i] == k)
         knot.ranks[knot.rank_count++] = i;
-    if (!status)
+    if (!status && !is_stall(&knot))
       status = judge(&knot);
     free(knot.stuck);
     free(knot.ranks);
