@@ -230,13 +230,8 @@ static int judge(struct knot *knot) {
   }
   if (status)
     return status;
-  bool blamed = nt_rank_set_count(&finding->blame) != 0;
-  if (!blamed) /* all issued them in one order, and the devices met them in another */
-    status = nt_inquiry_ranks(inquiry, &finding->blame, knot->ranks, knot->rank_count);
-  if (status)
-    return status;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped && blamed)
+  if (skipped)
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
