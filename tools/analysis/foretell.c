@@ -10,7 +10,7 @@
 enum { PAST = 4096, SUFFIX = 128 };
 
 /* End of the earlier stretch that repeats the longest suffix of the sequence; 0 if none of two or more. */
-uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+static uint32_t repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
   uint32_t best = 0, best_length = least - 1;
   uint32_t low = count > PAST ? count - PAST : 0;
   for (uint32_t end = count - 1; end > low && end < count; end--) {
@@ -49,7 +49,7 @@ static uint32_t progression(const struct nt_job *job, const struct nt_member *me
 uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, uint64_t *out,
                      uint32_t room) {
   uint32_t count = member->called + 1 - member->first, made = 0;
-  uint32_t end = count > 2 ? nt_foretell_repeated(member->sig, count, 2) : 0;
+  uint32_t end = count > 2 ? repeated(member->sig, count, 2) : 0;
   if (!end)
     return count > 2 ? progression(job, member, out, room) : 0;
   for (; made < room && end + made < count; made++)
@@ -91,7 +91,7 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
     if (joint != NT_NONE && nt_fn_is_collective(call->fn))
       past[length++] = (uint64_t)joint << 32 ^ (uint32_t)nt_call_signature(call);
   }
-  uint32_t end = length > 1 ? nt_foretell_repeated(past, length, 1) : 0;
+  uint32_t end = length > 1 ? repeated(past, length, 1) : 0;
   for (; end && end < length && found == NT_NONE; end++)
     for (uint32_t i = 0; i < count; i++)
       if (past[end] >> 32 == candidates[i]) {
@@ -102,4 +102,8 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
     found = longest_ago(past, length, candidates, count);
   free(past);
   return found;
+}
+
+uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+  return repeated(sequence, count, least);
 }

@@ -18,7 +18,7 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
 /* End of the earlier stretch that repeats the longest suffix of a sequence; 0 if none of `least` or more does. */
 uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least);
 
-/* What a rank may call next (foretell_turn.c). */
+/* What a rank may call next (foretell_next.c). */
 struct nt_next {
   uint32_t joint;
   uint8_t fn;   /* NT_FN_Send, NT_FN_Recv, or any collective */
