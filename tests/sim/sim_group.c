@@ -308,11 +308,8 @@ static bool ask_connections(const struct sim_launch *launch) {
 static ncclResult_t wait_connections(const struct sim_launch *launch) {
   ncclResult_t result = ncclSuccess;
   for (size_t i = 0; i < launch->plan_count; i++) {
-    struct sim_task *lists[] = {launch->plans[i].collectives, launch->plans[i].p2p};
-    for (int k = 0; k < 2; k++) {
-      for (struct sim_task *t = lists[k]; t && result == ncclSuccess; t = t->next)
-        result = sim_connect_wait(t->comm, t);
-    }
+    for (struct sim_task *t = launch->plans[i].collectives; t && result == ncclSuccess; t = t->next)
+      result = sim_connect_wait(t->comm, t);
   }
   return result;
 }
@@ -355,8 +352,32 @@ static ncclResult_t run_jobs(struct sim_job *jobs) {
   return result;
 }
 
+static ncclResult_t connect_plan(void *arg) {
+  const struct sim_plan *plan = arg;
+  return sim_connect_p2p(plan->comm, plan->p2p);
+}
+
+/* Peers for messages: the communicators of a group beside each other. */
+static ncclResult_t connect_peers(const struct sim_launch *launch) {
+  struct sim_job *jobs = calloc(launch->plan_count + 1, sizeof(*jobs)), *first = NULL;
+  if (!jobs)
+    abort();
+  for (size_t i = launch->plan_count; i-- > 0;) {
+    struct sim_plan *plan = &launch->plans[i];
+    if (!plan->p2p)
+      continue;
+    jobs[i] = (struct sim_job){.next = first, .comm = plan->comm, .fn = connect_plan, .arg = plan};
+    first = &jobs[i];
+  }
+  ncclResult_t result = run_jobs(first);
+  free(jobs);
+  return result;
+}
+
 static ncclResult_t run_launch(struct sim_launch *launch) {
   ncclResult_t result = run_jobs(launch->jobs);
+  if (result == ncclSuccess)
+    result = connect_peers(launch);
   if (result == ncclSuccess)
     result = wait_connections(launch);
   for (size_t i = 0; result == ncclSuccess && i < launch->plan_count; i++)

@@ -124,3 +124,7 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
   free(past);
   return found;
 }
+
+uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+  return repeated(sequence, count, least);
+}

@@ -165,6 +165,14 @@ static uint32_t blame_skippers(const struct knot *knot, struct nt_finding *findi
   return found;
 }
 
+/* Messages that both sides have called, and no device stands in front of: a stall, no circle. */
+static bool is_stall(const struct knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (stuck_at(knot, i)->kind != NT_STUCK_DEVICE || stuck_at(knot, i)->behind_count)
+      return false;
+  return true;
+}
+
 static enum nt_class classify(const struct knot *knot) {
   bool messages = true, creation = false, one = true, teardown = true;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
@@ -293,7 +301,7 @@ int nt_judge_knots(struct nt_inquiry *inquiry) {
     for (uint32_t i = 0; i < rank_count && !status; i++)
       if (waits->rank_knot[i] == k || waits->device_knot[i] == k)
         knot.ranks[knot.rank_count++] = i;
-    if (!status)
+    if (!status && !is_stall(&knot))
       status = judge(&knot);
     free(knot.stuck);
     free(knot.ranks);

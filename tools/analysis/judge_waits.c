@@ -70,11 +70,49 @@ static int weight(const struct nt_stuck *stuck) {
   return stuck->waiter_count ? 0 : 1;
 }
 
+/* What the rank would have to call for the operation; false if it is no collective and no message. */
+static bool next_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                    struct nt_next *out) {
+  bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+  *out = (struct nt_next){stuck->joint, NT_FN_AllReduce, -1};
+  if (message) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+    out->fn = end->is_send ? NT_FN_Recv : NT_FN_Send;
+    out->peer = end->is_send ? end->source : end->destination;
+  }
+  return message || stuck->kind == NT_STUCK_COLLECTIVE;
+}
+
+/* The same where messages wait for it, too: an index into blames, NT_NONE if that is not so or cannot be told. */
+static uint32_t pick_with_messages(const struct nt_inquiry *inquiry, const struct blame *blames,
+                                   uint32_t count) {
+  struct nt_next *next = malloc(count * sizeof *next);
+  uint32_t *from = malloc(count * sizeof *from);
+  uint32_t kept = 0, told = NT_NONE;
+  bool messages = false;
+  for (uint32_t i = 0; next && from && i < count; i++) {
+    const struct nt_stuck *stuck = &inquiry->waits.list[blames[i].stuck];
+    if (weight(stuck) || !next_of(inquiry, stuck, &next[kept]))
+      continue;
+    messages |= stuck->kind != NT_STUCK_COLLECTIVE;
+    from[kept++] = i;
+  }
+  if (messages && kept > 1)
+    told = nt_foretell_next(inquiry->job, blames[0].rank, next, kept);
+  if (told != NT_NONE)
+    told = from[told];
+  free(next);
+  free(from);
+  return told;
+}
+
 /* Of the operations that wait for one rank, the one it would have called next. */
 static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
                           uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
-  uint32_t best = 0;
+  uint32_t best = 0, next = pick_with_messages(inquiry, blames, count);
+  if (next != NT_NONE)
+    return next;
   for (uint32_t i = 1; i < count; i++) {
     const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
     if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
@@ -270,7 +308,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   finding->fn = function_of(inquiry, stuck);
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = NT_CERTAIN;
+  bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
+  finding->confidence = guessed ? NT_LIKELY : NT_CERTAIN;
   if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
     return NULL;
   return finding;

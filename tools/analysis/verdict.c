@@ -255,6 +255,8 @@ static int by_precedence(const void *a, const void *b) {
 static int inquire(struct nt_inquiry *inquiry) {
   int status = nt_creations_find(inquiry->job, &inquiry->creations);
   if (!status)
+    status = nt_creations_complete(inquiry->job, &inquiry->creations);
+  if (!status)
     status = nt_waits_find(inquiry->job, inquiry->freeze, &inquiry->p2p, &inquiry->creations,
                            inquiry->divergences, &inquiry->waits);
   if (!status)

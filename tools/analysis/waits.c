@@ -425,6 +425,30 @@ static bool loosen(struct nt_waits *waits) {
   return loosened;
 }
 
+static bool is_creation(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+}
+
+/* A rank that ends a communicator while others wait for it elsewhere does not wait for them: it has given up its
+ * turn. What remains are ends and creations that wait for each other. */
+static bool release_teardowns(struct nt_waits *waits) {
+  bool released = false;
+  for (uint32_t i = 0; i < waits->count; i++) {
+    struct nt_stuck *stuck = &waits->list[i];
+    bool others = false, creations = false;
+    if (stuck->kind != NT_STUCK_TEARDOWN || stuck->excused || !waits->knot_sink[stuck->knot])
+      continue;
+    for (uint32_t j = 0; j < waits->count; j++)
+      if (waits->list[j].knot == stuck->knot) {
+        others |= waits->list[j].kind != NT_STUCK_TEARDOWN;
+        creations |= is_creation(&waits->list[j]);
+      }
+    stuck->excused = others && !creations;
+    released |= stuck->excused;
+  }
+  return released;
+}
+
 int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_p2p *p2p, const struct nt_creations *creations,
                   const struct nt_divergence *divergences, struct nt_waits *out) {
@@ -438,6 +462,8 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
   if (!status)
     status = nt_knots_find(job->model->rank_count, out);
   if (!status && loosen(out))
+    status = nt_knots_find(job->model->rank_count, out);
+  if (!status && release_teardowns(out))
     status = nt_knots_find(job->model->rank_count, out);
   return status;
 }

@@ -175,6 +175,79 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   return 0;
 }
 
+static bool is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
+  return send->is_send && !recv->is_send && send->joint == recv->joint &&
+         send->source == recv->source && send->destination == recv->destination &&
+         send->seq == recv->seq;
+}
+
+/* The end with these numbers, NULL if there is none: they are sorted so. */
+static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct nt_p2p_end *key) {
+  const uint32_t wanted[] = {key->joint, (uint32_t)key->source, (uint32_t)key->destination,
+                             key->seq, !key->is_send};
+  uint32_t low = 0, high = p2p->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2, i = 0;
+    const struct nt_p2p_end *end = &p2p->ends[middle];
+    const uint32_t got[] = {end->joint, (uint32_t)end->source, (uint32_t)end->destination, end->seq,
+                            !end->is_send};
+    while (i < 5 && got[i] == wanted[i])
+      i++;
+    if (i == 5)
+      return end;
+    if (got[i] < wanted[i])
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
+
+/* The other side's host has not handed the message over: it did not call, or is inside the call. */
+static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p, uint32_t rank,
+                             uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  if ((shape != NT_SHAPE_SEND && shape != NT_SHAPE_RECV) || call->view == NT_NONE)
+    return false;
+  struct nt_place place = f->job->places[rank][call->view];
+  if (place.joint == NT_NONE)
+    return false;
+  int32_t self = f->job->joints[place.joint].members[place.member].comm_rank;
+  bool sends = shape == NT_SHAPE_SEND;
+  const struct nt_p2p_end key = {.joint = place.joint,
+                                 .source = sends ? self : call->peer,
+                                 .destination = sends ? call->peer : self,
+                                 .seq = call->seq,
+                                 .is_send = !sends};
+  const struct nt_p2p_end *other = find_end(p2p, &key);
+  return other ? nt_call_is_open(f->job, other->rank, other->call)
+               : nt_p2p_partner(f->job, &(struct nt_p2p_end){.joint = key.joint,
+                                                             .source = key.source,
+                                                             .destination = key.destination,
+                                                             .is_send = sends}) != NULL;
+}
+
+/* The host is in the end of a group that waits for the other side of another of its messages, too: none of the
+ * group is handed over before. */
+static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
+                                 const struct nt_p2p_end *end) {
+  const struct nt_model_rank *rank = &f->job->model->ranks[end->rank];
+  const struct nt_model_call *own = &rank->calls[end->call];
+  uint32_t first = end->call;
+  if (!own->group || !nt_call_is_open(f->job, end->rank, end->call))
+    return false;
+  while (first && rank->calls[first - 1].group == own->group &&
+         rank->calls[first - 1].thread == own->thread)
+    first--;
+  for (uint32_t i = first; i < rank->call_count && rank->calls[i].group == own->group &&
+                           rank->calls[i].thread == own->thread;
+       i++)
+    if (i != end->call && lacks_other_side(f, p2p, end->rank, i))
+      return true;
+  return false;
+}
+
 /* Both sides have called; only the first of a queue. */
 static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t item) {
   const struct nt_p2p_end *send = &p2p->ends[item], *ends[2] = {send, send + 1};
@@ -189,6 +262,8 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     const struct nt_model_call *call = &rank->calls[ends[i]->call];
     nt_stuck_note(f, stuck, ends[i]->rank, ends[i]->call);
     nt_stuck_note_device(f, stuck, ends[i]->rank, ends[i]->call);
+    if (is_held_by_its_group(f, p2p, ends[i]))
+      stuck->laggards[stuck->laggard_count++] = ends[i]->rank;
     last = call->enter_ns > last ? call->enter_ns : last;
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
@@ -220,12 +295,9 @@ int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
   int status = 0;
   for (uint32_t i = 0; i + 1 < p2p->count && !status; i++) {
     const struct nt_p2p_end *send = &p2p->ends[i], *recv = send + 1;
-    bool pair = send->is_send && !recv->is_send && send->joint == recv->joint &&
-                send->source == recv->source && send->destination == recv->destination &&
-                send->seq == recv->seq;
     bool same = told && told->joint == send->joint && told->source == send->source &&
                 told->destination == send->destination;
-    if (!pair || same ||
+    if (!is_pair(send, recv) || same ||
         nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
         (!nt_call_outstanding(f->job, send->rank, send->call) &&
          !nt_call_outstanding(f->job, recv->rank, recv->call)) ||
