@@ -61,6 +61,13 @@ int nt_judge_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
+/* The rank lacks a call of the operation that it waits in by another of its communicator ranks, and the thread that
+ * should make it waits in nothing. */
+bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        uint32_t rank);
+/* Which of the process's ranks have not called, as evidence. */
+void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                     const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */

@@ -51,7 +51,9 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
     if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (is_sink_rank(waits, stuck->laggards[j]) && !nt_echoes_an_end(inquiry, stuck->laggards[j]))
+      if ((is_sink_rank(waits, stuck->laggards[j]) &&
+           !nt_echoes_an_end(inquiry, stuck->laggards[j])) ||
+          nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
       blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
@@ -227,7 +229,11 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                    nt_rank_set_count(&finding->blame) ? who : "", waiting);
     break;
   default:
-    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    nt_finding_say(finding, "%s never called %s%s%s", who, place,
+                   nt_rank_set_has(&finding->waiting, nt_rank_set_next(&finding->blame, 0))
+                       ? " by one of its ranks"
+                       : "",
+                   waiting);
   }
   if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
       stuck->kind == NT_STUCK_REPLAY) {
@@ -373,6 +379,7 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
     stuck_of[finding - inquiry->verdict->findings] = blame->stuck;
     status = add_blame(inquiry, finding, blame);
     say_fate(inquiry, finding, blame);
+    nt_say_siblings(inquiry, finding, &inquiry->waits.list[blame->stuck], blame->rank);
     nt_refine_missing(inquiry, finding, blame->rank, &inquiry->waits.list[blame->stuck]);
     say_others(inquiry, finding, &blames[i], n, picked);
   }

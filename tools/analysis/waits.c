@@ -49,6 +49,13 @@ struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint
   return stuck;
 }
 
+bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank) {
+  for (uint32_t i = 0; i < stuck->held_count; i++)
+    if (stuck->held[i] == rank)
+      return true;
+  return false;
+}
+
 void nt_stuck_drop(struct nt_finder *f) {
   free(f->out->list[--f->out->count].waiters);
 }

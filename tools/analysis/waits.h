@@ -76,4 +76,7 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_divergence *divergences, struct nt_waits *out);
 void nt_waits_free(struct nt_waits *waits);
 
+/* Does the process that did not call wait in the operation too, by another of its ranks? */
+bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank);
+
 #endif
