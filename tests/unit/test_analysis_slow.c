@@ -342,6 +342,44 @@ static void a_device_that_comes_late_is_told_from_its_host(void **state) {
   job_free(&j);
 }
 
+/* Two replicas of two ranks: those of the second host are late, each in a communicator of its own. */
+static void late_ranks_of_one_host_are_one_warning(void **state) {
+  (void)state;
+  start(6);
+  host(4, 5, "gpu-07", 5);
+  uint32_t a = job_comm(&j, "A", "0,2,4"), b = job_comm(&j, "B", "1,3,5");
+  for (uint32_t i = 0; i < 40; i++) {
+    const int64_t began = j.clock, at[6] = {0, 0, 100, 100, 30000, 30000};
+    round_of(a, at, 6);
+    j.clock = began;
+    round_of(b, at, 6);
+    job_pass(&j, 20);
+  }
+  assert_true(strstr(warning(), "blame 4-5: rank 4 (gpu-07") != NULL);
+  assert_int_equal(j.verdict.warning_count, 1);
+  assert_int_equal(j.verdict.warnings[0].culprit_count, 2);
+  job_free(&j);
+}
+
+static void an_order_that_clocks_cannot_tell_is_noted(void **state) {
+  (void)state;
+  start(4);
+  host(2, 3, "gpu-07", -3000);
+  uint32_t a = job_comm(&j, "A", "0-3"), b = job_comm(&j, "B", "0-1"), c = job_comm(&j, "C", "2-3");
+  rounds(a, 20, NT_NONE, 0, 10);
+  job_call(&j, 0, b, NT_FN_AllReduce, 64);
+  job_block(&j, 0);
+  job_call(&j, 2, c, NT_FN_AllReduce, 64);
+  job_block(&j, 2);
+  struct nt_verdict *v = job_judge(&j);
+  bool told = false;
+  assert_int_equal(v->count, 2);
+  for (uint32_t i = 0; i < v->notes.count; i++)
+    told |= strstr(v->notes.line[i], "which of them came first is not certain") != NULL;
+  assert_true(told);
+  job_free(&j);
+}
+
 static void warnings_never_set_the_verdict(void **state) {
   (void)state;
   start(4);
@@ -427,6 +465,8 @@ int main(void) {
       cmocka_unit_test(operations_that_got_slower_are_told_with_the_turn),
       cmocka_unit_test(waiting_for_others_is_no_slow_operation),
       cmocka_unit_test(a_communicator_that_is_slower_than_its_like_is_told),
+      cmocka_unit_test(late_ranks_of_one_host_are_one_warning),
+      cmocka_unit_test(an_order_that_clocks_cannot_tell_is_noted),
       cmocka_unit_test(warnings_never_set_the_verdict),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

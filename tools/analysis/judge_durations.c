@@ -86,19 +86,26 @@ static uint32_t hosts_of(const struct nt_inquiry *inquiry, const struct nt_joint
   return count;
 }
 
+static int make_room(struct durations *d, uint32_t count) {
+  const size_t wanted = 2 * (d->count + count);
+  if (d->count + count <= d->room)
+    return 0;
+  struct sample *list = realloc(d->list, wanted * sizeof *list);
+  if (!list)
+    return -NT_ERR_MEMORY;
+  d->list = list;
+  d->room = wanted;
+  return 0;
+}
+
 static int collect(struct durations *d, uint32_t index) {
   const struct nt_job *job = d->inquiry->job;
   const struct nt_joint *joint = &job->joints[index];
   const uint32_t hosts = hosts_of(d->inquiry, joint);
   struct nt_rounds rounds = {0};
   int status = joint->absent ? 0 : nt_rounds_find(job, joint, true, &rounds);
-  if (!status && d->count + rounds.count > d->room) {
-    const size_t wanted = 2 * (d->count + rounds.count);
-    struct sample *list = realloc(d->list, wanted * sizeof *list);
-    status = list ? 0 : -NT_ERR_MEMORY;
-    d->list = list ? list : d->list;
-    d->room = list ? wanted : d->room;
-  }
+  if (!status)
+    status = make_room(d, rounds.count);
   for (uint32_t r = 0; r < rounds.count && !status; r++) {
     const struct nt_meeting *at = nt_round(&rounds, r);
     const struct nt_member *first = &joint->members[0];

@@ -236,21 +236,48 @@ static void say_next(const struct slow *s, struct nt_finding *finding, const str
                  "checkpoints, uneven work, a host that is busy with something else");
 }
 
-/* The culprits have been named already, by a communicator in which more is lost: a line there. */
-static bool add_to_warning(const struct slow *s, const struct late *late, uint32_t from) {
-  char rounds[NT_DESCRIBE], gap[NT_DURATION_TEXT];
+static bool has_all(const struct nt_rank_set *set, const struct nt_rank_set *of) {
+  uint32_t w = nt_rank_set_next(of, 0);
+  while (w < NT_RANK_MAX && nt_rank_set_has(set, w))
+    w = nt_rank_set_next(of, w + 1);
+  return w >= NT_RANK_MAX;
+}
+
+/* The only host of these ranks, if the job has others; else NT_NONE. */
+static uint32_t host_of(const struct nt_inquiry *inquiry, const struct nt_rank_set *ranks) {
+  uint32_t host = NT_NONE;
+  for (uint32_t w = nt_rank_set_next(ranks, 0); w < NT_RANK_MAX && inquiry->clocks.count > 1;
+       w = nt_rank_set_next(ranks, w + 1)) {
+    const uint32_t rank = nt_model_find(inquiry->job->model, (int32_t)w);
+    const uint32_t here = rank == NT_NONE ? NT_NONE : inquiry->clocks.host[rank];
+    if (here == NT_NONE || (host != NT_NONE && host != here))
+      return NT_NONE;
+    host = here;
+  }
+  return host;
+}
+
+/* Culprits that have been named already, by a communicator in which more is lost, or that share the host of those
+ * named: a line there. */
+static bool add_to_warning(const struct slow *s, const struct late *late, uint32_t from,
+                           int *status) {
+  char rounds[NT_DESCRIBE], gap[NT_DURATION_TEXT], who[NT_DESCRIBE];
   struct nt_verdict *verdict = s->inquiry->verdict;
   for (uint32_t i = from; i < verdict->warning_count; i++) {
     struct nt_finding *warning = &verdict->warnings[i];
-    uint32_t w = nt_rank_set_next(&late->culprits, 0);
-    while (w < NT_RANK_MAX && nt_rank_set_has(&warning->blame, w))
-      w = nt_rank_set_next(&late->culprits, w + 1);
-    if (w < NT_RANK_MAX)
+    const bool same = has_all(&warning->blame, &late->culprits);
+    const uint32_t host = host_of(s->inquiry, &late->culprits);
+    if (!same && (host == NT_NONE || host != host_of(s->inquiry, &warning->blame)))
       continue;
     say_rounds(rounds, sizeof rounds, s, late);
+    nt_duration_text(gap, s->by_joint[late->joint].gap_ns);
+    nt_describe_ranks(who, sizeof who, &late->culprits);
     if (warning->evidence.count < LINES_MAX)
-      nt_lines_add(&warning->evidence, "likewise in %s, %s late", rounds,
-                   nt_duration_text(gap, s->by_joint[late->joint].gap_ns));
+      nt_lines_add(&warning->evidence, "likewise %s%sin %s, %s late", same ? "" : who,
+                   same ? "" : ", on the same host, ", rounds, gap);
+    for (uint32_t m = 0; m < late->count && !*status; m++)
+      *status = nt_finding_add(s->inquiry->job, &warning->blame,
+                               s->inquiry->job->joints[late->joint].members[late->members[m]].rank);
     return true;
   }
   return false;
@@ -264,7 +291,8 @@ static int tell(struct slow *s) {
     qsort(s->list, s->count, sizeof *s->list, by_weight);
   for (uint32_t i = 0; i < s->count && !status; i++) {
     struct late *late = &s->list[i];
-    if (add_to_warning(s, late, from) || inquiry->verdict->warning_count - from >= WARNINGS_MAX)
+    if (add_to_warning(s, late, from, &status) ||
+        inquiry->verdict->warning_count - from >= WARNINGS_MAX)
       continue;
     struct nt_finding *finding = nt_inquiry_warn(inquiry, NT_CLASS_SLOW, late->joint);
     if (!finding)
@@ -276,9 +304,9 @@ static int tell(struct slow *s) {
     say_late(s, finding, late);
     say_evidence(s, finding, late);
     say_next(s, finding, late);
-    if (!status)
-      status = nt_fill_culprits(inquiry, finding);
   }
+  for (uint32_t i = from; i < inquiry->verdict->warning_count && !status; i++)
+    status = nt_fill_culprits(inquiry, &inquiry->verdict->warnings[i]);
   return status;
 }
 
