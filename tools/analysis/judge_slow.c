@@ -19,10 +19,12 @@
 #define LEAST_SHARE 0.10 /* of their time that the others lose: less is not worth a warning */
 #define OWN_SHARE 0.90   /* of what is waited for at all, for the same ranks */
 #define SPREAD 2         /* so many times the spread of those in time must the gap be */
+#define SAMPLED_WEIGHT 0.8
 enum { WARNINGS_MAX = 8, LINES_MAX = 12 };
 
 struct late {
   uint32_t joint;
+  const struct nt_lateness *lateness;
   struct nt_rank_set culprits; /* world ranks */
   uint32_t *members, count;    /* the same, indices */
   double share;                /* lost by the others, the worst of them */
@@ -31,7 +33,7 @@ struct late {
 
 struct slow {
   struct nt_inquiry *inquiry;
-  struct nt_lateness *by_joint;
+  struct nt_lateness *by_clock, *by_duration; /* by joint */
   struct late *list;
   uint32_t count;
 };
@@ -65,20 +67,30 @@ static double other_share(const struct slow *s, const struct nt_late_member *in,
   return (double)waited / (double)(in->to_ns - in->from_ns);
 }
 
+/* What a member waits for others in the rounds of a communicator, as far as they lie in the time of `in`. */
+static double lost_share(const struct nt_lateness *lateness, uint32_t m,
+                         const struct nt_late_member *in) {
+  if (!lateness->measured)
+    return 0;
+  return nt_lateness_share(lateness, lateness->member[m].lost_ns) *
+         overlap(in, &lateness->member[m]);
+}
+
 /* Does the rank itself wait elsewhere for as much as half of what it makes the others wait? */
 static bool is_excused(const struct slow *s, const struct late *late, uint32_t m, double share) {
   const struct nt_job *job = s->inquiry->job;
   const uint32_t rank = job->joints[late->joint].members[m].rank;
-  const struct nt_late_member *in = &s->by_joint[late->joint].member[m];
+  const struct nt_late_member *in = &late->lateness->member[m];
   if (in->to_ns <= in->from_ns)
     return true;
   double lost = other_share(s, in, rank);
   for (uint32_t v = 0; v < job->model->ranks[rank].view_count; v++) {
     struct nt_place place = job->places[rank][v];
-    if (place.joint == NT_NONE || place.joint == late->joint || !s->by_joint[place.joint].measured)
+    if (place.joint == NT_NONE || place.joint == late->joint)
       continue;
-    const struct nt_late_member *there = &s->by_joint[place.joint].member[place.member];
-    lost += nt_lateness_share(&s->by_joint[place.joint], there->lost_ns) * overlap(in, there);
+    double by_clock = lost_share(&s->by_clock[place.joint], place.member, in);
+    double by_duration = lost_share(&s->by_duration[place.joint], place.member, in);
+    lost += by_clock > by_duration ? by_clock : by_duration;
   }
   return 2 * lost >= share;
 }
@@ -92,11 +104,10 @@ static bool is_persistent(const struct nt_lateness *lateness, const struct nt_la
          called - member->last <= lateness->positions / 4;
 }
 
-static int judge_joint(struct slow *s, uint32_t index) {
+static int judge_joint(struct slow *s, uint32_t index, const struct nt_lateness *lateness) {
   const struct nt_job *job = s->inquiry->job;
   const struct nt_joint *joint = &job->joints[index];
-  const struct nt_lateness *lateness = &s->by_joint[index];
-  struct late late = {.joint = index};
+  struct late late = {.joint = index, .lateness = lateness};
   if (!lateness->measured || lateness->gap_ns < SPREAD * lateness->spread_ns)
     return 0;
   late.members = malloc((joint->member_count + 1u) * sizeof *late.members);
@@ -118,6 +129,8 @@ static int judge_joint(struct slow *s, uint32_t index) {
     return status;
   }
   late.weight = late.share * (joint->member_count - late.count);
+  if (lateness->sampled) /* of two that say about the same the one with more rounds speaks */
+    late.weight *= SAMPLED_WEIGHT;
   s->list[s->count++] = late;
   return 0;
 }
@@ -126,12 +139,14 @@ static int by_weight(const void *a, const void *b) {
   const struct late *x = a, *y = b;
   if (x->weight < y->weight || x->weight > y->weight)
     return x->weight > y->weight ? -1 : 1;
-  return x->joint < y->joint ? -1 : x->joint > y->joint;
+  if (x->joint != y->joint)
+    return x->joint < y->joint ? -1 : 1;
+  return x->lateness->sampled - y->lateness->sampled;
 }
 
 /* "97 of the last 100 AllReduce on A" */
 static void say_rounds(char *out, size_t size, const struct slow *s, const struct late *late) {
-  const struct nt_lateness *lateness = &s->by_joint[late->joint];
+  const struct nt_lateness *lateness = late->lateness;
   const struct nt_late_member *member = &lateness->member[late->members[0]];
   char name[NT_DESCRIBE / 2], function[64] = "operations";
   nt_describe_joint(name, sizeof name, s->inquiry->job, late->joint);
@@ -143,7 +158,7 @@ static void say_rounds(char *out, size_t size, const struct slow *s, const struc
 
 static void say_late(const struct slow *s, struct nt_finding *finding, const struct late *late) {
   const struct nt_job *job = s->inquiry->job;
-  const struct nt_lateness *lateness = &s->by_joint[late->joint];
+  const struct nt_lateness *lateness = late->lateness;
   char who[NT_RANK_NAME + NT_DESCRIBE], rounds[NT_DESCRIBE], gap[NT_DURATION_TEXT],
       error[NT_DURATION_TEXT + 24] = "", ns[NT_DURATION_TEXT];
   if (late->count == 1)
@@ -168,7 +183,7 @@ static void say_between(const struct slow *s, struct nt_finding *finding, const 
                         uint32_t m) {
   const struct nt_job *job = s->inquiry->job;
   const struct nt_member *member = &job->joints[late->joint].members[m];
-  const struct nt_late_member *lateness = &s->by_joint[late->joint].member[m];
+  const struct nt_late_member *lateness = &late->lateness->member[m];
   const struct nt_model_rank *rank = nt_member_rank(job, member);
   const uint32_t index = member->call[lateness->last - member->first];
   const struct nt_model_call *call = &rank->calls[index];
@@ -196,7 +211,7 @@ static void say_evidence(const struct slow *s, struct nt_finding *finding,
                          const struct late *late) {
   const struct nt_job *job = s->inquiry->job;
   const struct nt_joint *joint = &job->joints[late->joint];
-  const struct nt_lateness *lateness = &s->by_joint[late->joint];
+  const struct nt_lateness *lateness = late->lateness;
   char ns[NT_DURATION_TEXT], gap[NT_DURATION_TEXT], place[NT_DESCRIBE];
   for (uint32_t i = 0; i < late->count && finding->evidence.count < LINES_MAX; i++)
     say_between(s, finding, late, late->members[i]);
@@ -227,7 +242,7 @@ static void say_next(const struct slow *s, struct nt_finding *finding, const str
     nt_lines_add(&finding->next,
                  "nccltrace dump %u on %s a few times: what it does while the others wait",
                  rank->pid, rank->host ? rank->host : "its host");
-  if (s->by_joint[late->joint].member[late->members[0]].device)
+  if (late->lateness->member[late->members[0]].device)
     nt_lines_add(&finding->next, "compare its GPU with the others': clocks, temperature, power, "
                                  "other processes (nvidia-smi -q -d PERFORMANCE,CLOCK)");
   else
@@ -270,7 +285,7 @@ static bool add_to_warning(const struct slow *s, const struct late *late, uint32
     if (!same && (host == NT_NONE || host != host_of(s->inquiry, &warning->blame)))
       continue;
     say_rounds(rounds, sizeof rounds, s, late);
-    nt_duration_text(gap, s->by_joint[late->joint].gap_ns);
+    nt_duration_text(gap, late->lateness->gap_ns);
     nt_describe_ranks(who, sizeof who, &late->culprits);
     if (warning->evidence.count < LINES_MAX)
       nt_lines_add(&warning->evidence, "likewise %s%sin %s, %s late", same ? "" : who,
@@ -310,27 +325,41 @@ static int tell(struct slow *s) {
   return status;
 }
 
+static int measure(struct slow *s, uint32_t index) {
+  const struct nt_inquiry *inquiry = s->inquiry;
+  int status =
+      nt_lateness_measure(inquiry->job, &inquiry->clocks, index, false, &s->by_clock[index]);
+  if (!status)
+    status =
+        nt_lateness_measure(inquiry->job, &inquiry->clocks, index, true, &s->by_duration[index]);
+  return status;
+}
+
 int nt_judge_slow(struct nt_inquiry *inquiry) {
   const uint32_t joints = inquiry->job->joint_count;
   struct slow s = {.inquiry = inquiry};
-  int status = 0;
-  s.by_joint = calloc(joints + 1u, sizeof *s.by_joint);
-  s.list = calloc(joints + 1u, sizeof *s.list);
-  if (!s.by_joint || !s.list)
-    status = -NT_ERR_MEMORY;
+  s.by_clock = calloc(joints + 1u, sizeof *s.by_clock);
+  s.by_duration = calloc(joints + 1u, sizeof *s.by_duration);
+  s.list = calloc(2 * joints + 1u, sizeof *s.list);
+  int status = s.by_clock && s.by_duration && s.list ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joints && !status; i++)
-    status = nt_lateness_measure(inquiry->job, &inquiry->clocks, i, &s.by_joint[i]);
+    status = measure(&s, i);
   for (uint32_t i = 0; i < joints && !status; i++)
-    status = judge_joint(&s, i);
+    status = judge_joint(&s, i, &s.by_clock[i]);
+  for (uint32_t i = 0; i < joints && !status; i++)
+    status = judge_joint(&s, i, &s.by_duration[i]);
   if (!status)
     status = tell(&s);
-  for (uint32_t i = 0; i < joints && s.by_joint; i++)
-    nt_lateness_free(&s.by_joint[i]);
+  for (uint32_t i = 0; i < joints && s.by_clock && s.by_duration; i++) {
+    nt_lateness_free(&s.by_clock[i]);
+    nt_lateness_free(&s.by_duration[i]);
+  }
   for (uint32_t i = 0; i < s.count; i++) {
     free(s.list[i].members);
     nt_rank_set_free(&s.list[i].culprits);
   }
-  free(s.by_joint);
+  free(s.by_clock);
+  free(s.by_duration);
   free(s.list);
   return status;
 }

@@ -182,8 +182,10 @@ static bool correct(const struct nt_clocks *clocks, struct work *w, struct nt_la
   return one || known;
 }
 
-static int measure(const struct nt_job *job, const struct nt_clocks *clocks,
-                   const struct nt_joint *joint, bool sampled, struct nt_lateness *out) {
+int nt_lateness_measure(const struct nt_job *job, const struct nt_clocks *clocks, uint32_t index,
+                        bool sampled, struct nt_lateness *out) {
+  const struct nt_joint *joint = &job->joints[index];
+  memset(out, 0, sizeof *out);
   struct nt_rounds rounds = {0};
   struct work w = {.joint = joint, .rounds = &rounds};
   int status = nt_rounds_find(job, joint, sampled, &rounds);
@@ -216,23 +218,6 @@ static int measure(const struct nt_job *job, const struct nt_clocks *clocks,
   free(w.sorted);
   nt_rounds_free(&rounds);
   return status;
-}
-
-int nt_lateness_measure(const struct nt_job *job, const struct nt_clocks *clocks, uint32_t joint,
-                        struct nt_lateness *out) {
-  memset(out, 0, sizeof *out);
-  int status = measure(job, clocks, &job->joints[joint], false, out);
-  if (status || (out->measured && out->waited >= NT_LATE_ROUNDS))
-    return status;
-  struct nt_lateness sampled = {0};
-  status = measure(job, clocks, &job->joints[joint], true, &sampled);
-  if (status || !sampled.measured) {
-    nt_lateness_free(&sampled);
-    return status;
-  }
-  nt_lateness_free(out);
-  *out = sampled;
-  return 0;
 }
 
 void nt_lateness_free(struct nt_lateness *lateness) {

@@ -39,9 +39,9 @@ struct nt_lateness {
 #define NT_LATE_ROUNDS 10
 #define NT_LATE_ROUNDS_OF_TWO 16
 
-/* Returns 0 or -NT_ERR_MEMORY; free it either way. */
+/* By durations if `sampled`, else by clocks. Returns 0 or -NT_ERR_MEMORY; free it either way. */
 int nt_lateness_measure(const struct nt_job *job, const struct nt_clocks *clocks, uint32_t joint,
-                        struct nt_lateness *out);
+                        bool sampled, struct nt_lateness *out);
 void nt_lateness_free(struct nt_lateness *lateness);
 
 /* Share of the time, 0 … 1, of so many nanoseconds in the measured rounds. */

@@ -110,19 +110,10 @@ static int by_call(const void *a, const void *b) {
   return x->call < y->call ? -1 : x->call > y->call;
 }
 
-/* After an abort hung operations read as finished. */
-static int64_t first_abort(const struct nt_model_rank *rank) {
-  int64_t first = INT64_MAX;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
-      first = rank->calls[i].enter_ns;
-  return first;
-}
-
 static void walk(struct nt_model_rank *rank, const struct nt_trace *trace,
                  const struct nt_call *calls, uint32_t *left) {
   struct way way = {.count = 0};
-  int64_t abort_ns = first_abort(rank);
+  int64_t abort_ns = nt_load_first_abort(rank);
   for (uint32_t i = rank->call_count; i-- > 0;) {
     const struct nt_model_call *call = &rank->calls[i];
     if (i + 1 < rank->call_count && rank->calls[i + 1].thread != call->thread)
