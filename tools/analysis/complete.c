@@ -110,7 +110,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     culprit->since_ns = fate->ns;
 }
 
-static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   uint32_t count = nt_rank_set_count(&finding->blame);
   if (count > NT_CULPRITS_MAX)
     count = NT_CULPRITS_MAX;
@@ -290,7 +290,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
-    status = fill_culprits(inquiry, finding);
+    status = nt_fill_culprits(inquiry, finding);
     if (!status)
       status = fill_stands(inquiry, finding);
     if (!status)

@@ -3,6 +3,7 @@
 #ifndef NT_INQUIRY_H
 #define NT_INQUIRY_H
 
+#include "analysis/clocks.h"
 #include "analysis/verdict.h"
 #include "analysis/waits.h"
 
@@ -14,10 +15,13 @@ struct nt_inquiry {
   struct nt_p2p p2p;
   struct nt_creations creations;
   struct nt_waits waits;
+  struct nt_clocks clocks;
 };
 
 /* Appends an empty finding; NULL when there is no memory. */
 struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
+/* The same among the warnings. */
+struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
 /* Sets the summary. */
 void nt_finding_say(struct nt_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -53,6 +57,9 @@ int nt_judge_extras(struct nt_inquiry *inquiry);
 int nt_judge_stalls(struct nt_inquiry *inquiry);
 int nt_judge_outside(struct nt_inquiry *inquiry);
 int nt_judge_settings(struct nt_inquiry *inquiry);
+int nt_judge_slow(struct nt_inquiry *inquiry);
+/* Operations that take longer than they did, or than they do elsewhere. */
+int nt_judge_durations(struct nt_inquiry *inquiry);
 int nt_judge_divergences(struct nt_inquiry *inquiry);
 int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
@@ -76,6 +83,10 @@ int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 void nt_group_evidence(struct nt_lines *lines);
 /* Findings, sorted, that only follow from an earlier one become its evidence. */
 void nt_fold_consequences(struct nt_verdict *verdict);
+/* What the clocks of hosts mean for the times and the order of the findings, which are sorted. */
+void nt_note_clocks(struct nt_inquiry *inquiry);
+/* Who is blamed, in detail. Returns 0 or -NT_ERR_MEMORY. */
+int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 

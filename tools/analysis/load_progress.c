@@ -44,7 +44,7 @@ static bool is_launched(const struct nt_model_call *call) {
           shape == NT_SHAPE_GRAPH_LAUNCH);
 }
 
-static int64_t first_abort(const struct nt_model_rank *rank) {
+int64_t nt_load_first_abort(const struct nt_model_rank *rank) {
   int64_t first = INT64_MAX;
   for (uint32_t i = 0; i < rank->call_count; i++)
     if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
@@ -54,7 +54,7 @@ static int64_t first_abort(const struct nt_model_rank *rank) {
 
 static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace,
                         const struct nt_call *calls) {
-  int64_t abort_ns = first_abort(rank);
+  int64_t abort_ns = nt_load_first_abort(rank);
   size_t count = nt_trace_stream_count(trace);
   for (size_t s = 0; s < count; s++) {
     struct nt_trace_stream stream = nt_trace_stream_at(trace, s);
@@ -98,7 +98,7 @@ static void add_wait(struct waited *waited, const struct nt_model_call *call) {
 
 /* Backwards through each thread's calls: what stands in front of a wait that returned is finished. */
 static void place_by_waits(struct nt_model_rank *rank) {
-  int64_t abort_ns = first_abort(rank);
+  int64_t abort_ns = nt_load_first_abort(rank);
   struct waited waited = {0};
   for (uint32_t i = rank->call_count; i-- > 0;) {
     struct nt_model_call *call = &rank->calls[i];
@@ -125,7 +125,8 @@ void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns) {
   if (rank->recorder != NT_RECORDER_TRACE)
     return; /* as of when it was written */
-  int64_t end = nt_model_is_over(rank) ? nt_model_end(rank) : now_ns, abort_ns = first_abort(rank);
+  int64_t end = nt_model_is_over(rank) ? nt_model_end(rank) : now_ns,
+          abort_ns = nt_load_first_abort(rank);
   if (abort_ns < end)
     end = abort_ns; /* what was unfinished then was judged by what had been seen by then */
   if (end - rank->gpu_ns <= STALE_NS)
