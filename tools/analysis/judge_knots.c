@@ -79,14 +79,24 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where these are
- * of operations that move data, else the one that it waits in. NT_NONE if that is not one. */
+static bool is_mixed(const struct knot *knot) {
+  bool message = false, collective = false;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    message |= is_message(stuck_at(knot, i));
+    collective |= is_collective(stuck_at(knot, i));
+  }
+  return message && collective;
+}
+
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where there are
+ * collectives, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
+  const bool mixed = is_mixed(knot);
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    bool moves = is_collective(stuck) || is_message(stuck);
+    bool moves = is_collective(stuck) || (mixed && is_message(stuck));
     int64_t ns = moves ? issued_ns(knot, stuck, rank) : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;

@@ -278,11 +278,13 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   return 0;
 }
 
-/* A group finishes as a whole: where one of its messages has no counterpart, its other ones hold nobody up, nor do
- * those of the groups that wait for it. */
+/* In a flight recorder's dump a group is known to finish as a whole, and not how far the host is in it: where one of
+ * its messages has no counterpart, its other ones hold nobody up, nor do those of the groups that wait for it. */
 static bool is_held_by_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                              const struct nt_p2p_end *send) {
   bool grouped = nt_p2p_call(f->job, send)->group || nt_p2p_call(f->job, send + 1)->group;
+  if (f->job->model->ranks[send->rank].recorder != NT_RECORDER_FLIGHT)
+    return false;
   for (uint32_t i = 0; i < p2p->unmatched_count && grouped; i++)
     if (p2p->ends[p2p->unmatched[i]].joint == send->joint &&
         nt_p2p_call(f->job, &p2p->ends[p2p->unmatched[i]])->group)
