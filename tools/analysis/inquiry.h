@@ -77,6 +77,8 @@ void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
+/* The rank's first launch of a graph that is known to be unfinished. */
+void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
 int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Lines that say the same of several ranks become one. */
