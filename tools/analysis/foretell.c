@@ -9,8 +9,10 @@
 
 enum { PAST = 4096, SUFFIX = 128 };
 
-/* End of the earlier stretch that repeats the longest suffix of the sequence; 0 if none of two or more. */
-static uint32_t repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+/* End of the earlier stretch that repeats the longest suffix of the sequence, but for that which ends at `other`; 0 if
+ * none of `least` or more. */
+static uint32_t repeated_but(const uint64_t *sequence, uint32_t count, uint32_t least,
+                             uint32_t other) {
   uint32_t best = 0, best_length = least - 1;
   uint32_t low = count > PAST ? count - PAST : 0;
   for (uint32_t end = count - 1; end > low && end < count; end--) {
@@ -18,12 +20,16 @@ static uint32_t repeated(const uint64_t *sequence, uint32_t count, uint32_t leas
     while (length < SUFFIX && length < end &&
            sequence[end - 1 - length] == sequence[count - 1 - length])
       length++;
-    if (length > best_length) {
+    if (length > best_length && end != other) {
       best_length = length;
       best = end;
     }
   }
   return best;
+}
+
+static uint32_t repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+  return repeated_but(sequence, count, least, 0);
 }
 
 /* 1000, 1001, 1002: the counts of a sweep. */
@@ -74,13 +80,51 @@ uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uin
   return room;
 }
 
+uint64_t nt_kind_collective(uint32_t joint) {
+  return joint;
+}
+
+uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer) {
+  return joint | (uint64_t)(is_send ? 1 : 2) << 32 | (uint64_t)(uint32_t)peer << 34;
+}
+
+/* A rank's calls in program order: what they were, and of which kind. */
+struct past {
+  uint64_t *what, *kind;
+  uint32_t length;
+};
+
+static int recall(const struct nt_job *job, uint32_t rank, int64_t before_ns, struct past *past) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  const size_t room = model->call_count ? model->call_count : 1;
+  past->length = 0;
+  past->what = malloc(room * sizeof *past->what);
+  past->kind = malloc(room * sizeof *past->kind);
+  for (uint32_t i = 0; past->what && past->kind && i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || call->enter_ns >= before_ns ||
+        !nt_call_counts(call))
+      continue;
+    const uint32_t joint = job->places[rank][call->view].joint;
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    const bool message = shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
+    if (joint == NT_NONE || (!message && !nt_fn_is_collective(call->fn)))
+      continue;
+    uint64_t kind = message ? nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer)
+                            : nt_kind_collective(joint);
+    past->kind[past->length] = kind;
+    past->what[past->length++] =
+        message ? ~kind : (uint64_t)joint << 32 ^ (uint32_t)nt_call_signature(call);
+  }
+  return past->what && past->kind ? 0 : -NT_ERR_MEMORY;
+}
+
 /* One whole turn is the past: the next begins with what was used longest ago. */
-static uint32_t longest_ago(const uint64_t *past, uint32_t length, const uint32_t *candidates,
-                            uint32_t count) {
+static uint32_t longest_ago(const struct past *past, const uint64_t *candidates, uint32_t count) {
   uint32_t best = NT_NONE, best_last = UINT32_MAX;
   for (uint32_t i = 0; i < count; i++) {
-    uint32_t last = length;
-    while (last && past[last - 1] >> 32 != candidates[i])
+    uint32_t last = past->length;
+    while (last && past->kind[last - 1] != candidates[i])
       last--;
     if (!last)
       return NT_NONE;
@@ -92,36 +136,33 @@ static uint32_t longest_ago(const uint64_t *past, uint32_t length, const uint32_
   return best;
 }
 
-uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count, bool *again) {
-  const struct nt_model_rank *model = &job->model->ranks[rank];
-  uint64_t *past = malloc((model->call_count ? model->call_count : 1) * sizeof *past);
-  uint32_t length = 0, found = NT_NONE;
-  if (again)
-    *again = false;
-  if (!past)
-    return NT_NONE;
-  for (uint32_t i = 0; i < model->call_count; i++) {
-    const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || call->enter_ns >= before_ns ||
-        !nt_call_counts(call))
-      continue;
-    uint32_t joint = job->places[rank][call->view].joint;
-    if (joint != NT_NONE && nt_fn_is_collective(call->fn))
-      past[length++] = (uint64_t)joint << 32 ^ (uint32_t)nt_call_signature(call);
-  }
-  uint32_t end = length > 1 ? repeated(past, length, 1) : 0;
-  for (; end && end < length && found == NT_NONE; end++)
+/* The candidate that comes first from `end` on. */
+static uint32_t first_of(const struct past *past, uint32_t end, const uint64_t *candidates,
+                         uint32_t count) {
+  for (; end && end < past->length; end++)
     for (uint32_t i = 0; i < count; i++)
-      if (past[end] >> 32 == candidates[i]) {
-        found = i;
-        break;
-      }
-  if (again)
-    *again = found != NT_NONE;
-  if (found == NT_NONE)
-    found = longest_ago(past, length, candidates, count);
-  free(past);
+      if (past->kind[end] == candidates[i])
+        return i;
+  return NT_NONE;
+}
+
+uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t before_ns,
+                          const uint64_t *candidates, uint32_t count, bool *again) {
+  struct past past;
+  uint32_t found = NT_NONE, end = 0;
+  const int status = recall(job, rank, before_ns, &past);
+  if (!status && past.length > 1)
+    end = repeated(past.what, past.length, 1);
+  if (end)
+    found = first_of(&past, end, candidates, count);
+  if (again && (*again = found != NT_NONE)) {
+    end = repeated_but(past.what, past.length, 2, end);
+    *again = first_of(&past, end, candidates, count) == found;
+  }
+  if (!status && found == NT_NONE)
+    found = longest_ago(&past, candidates, count);
+  free(past.what);
+  free(past.kind);
   return found;
 }
 

@@ -15,11 +15,16 @@ uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, u
 uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uint64_t *out,
                           uint32_t room);
 
-/* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
+/* Calls that stand for one another in a rank's order: all collectives of a joint, or its messages to, or from, one
+ * member of it. */
+uint64_t nt_kind_collective(uint32_t joint);
+uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer);
+
+/* Which of the candidate kinds the rank would have called next, judged by its calls before `before_ns` in
  * program order: an index into `candidates`, NT_NONE if its past does not tell. True in *again, which may be NULL:
- * it had done so before in such a place; false: one turn is all of its past. */
-uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count, bool *again);
+ * it had done so twice before in such a place. */
+uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t before_ns,
+                          const uint64_t *candidates, uint32_t count, bool *again);
 
 /* End of the earlier stretch that repeats the longest suffix of a sequence; 0 if none of `least` or more does. */
 uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least);
