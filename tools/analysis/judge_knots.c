@@ -145,51 +145,37 @@ static const struct nt_p2p_end *end_of(const struct knot *knot, const struct nt_
   return NULL;
 }
 
-/* What the call in the operation is, or would be, to the rank's order; UINT64_MAX if nothing. */
+/* What the call in the operation is, or would be, to the rank's order; NT_KIND_NONE if nothing. */
 static uint64_t kind_of(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
-  if (is_collective(stuck))
+  if (is_collective(stuck) && stuck->kind != NT_STUCK_REPLAY)
     return nt_kind_collective(stuck->joint);
   if (!is_message(stuck))
-    return UINT64_MAX;
+    return NT_KIND_NONE;
   const struct nt_p2p_end *own = end_of(knot, stuck, rank);
   const struct nt_p2p_end *end = own ? own : &knot->inquiry->p2p.ends[stuck->item];
   const bool is_send = own ? end->is_send : !end->is_send;
   return nt_kind_message(end->joint, is_send, is_send ? end->destination : end->source);
 }
 
-/* When the rank made its call in the operation; INT64_MAX if it did not, or that is not known. */
-static int64_t called_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
-  int64_t ns = 0;
-  if (is_collective(stuck)) {
-    ns = issued_ns(knot, stuck, rank);
-  } else if (is_message(stuck)) {
-    const struct nt_p2p_end *end = end_of(knot, stuck, rank);
-    ns = end ? nt_p2p_call(knot->inquiry->job, end)->enter_ns : 0;
-  }
-  return ns ? ns : INT64_MAX;
-}
-
-/* By its own past, would the rank have called `first` before what it waits in? True in *again: so it did in
- * more than one turn. */
+/* By its own past, would the rank have called the collective `first` before the one it waits in? */
 static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
-                        const struct nt_stuck *second, bool *again) {
+                        const struct nt_stuck *second) {
   const uint64_t kinds[2] = {kind_of(knot, first, rank), kind_of(knot, second, rank)};
-  const int64_t before = called_ns(knot, second, rank);
-  if (kinds[0] == kinds[1] || called_ns(knot, first, rank) <= before)
+  if (first->kind != NT_STUCK_COLLECTIVE || kinds[1] == NT_KIND_NONE || kinds[0] == kinds[1])
     return false;
-  return nt_foretell_kind(knot->inquiry->job, rank, before, kinds, 2, again) == 0;
+  return nt_foretell_kind(knot->inquiry->job, rank, issued_ns(knot, second, rank), kinds, 2) == 0;
 }
 
 /* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
 static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
   const struct nt_stuck *stuck = stuck_at(knot, i);
   const uint32_t own = waits_in(knot, rank);
-  bool again = false;
   /* Collectives that it called later are a matter of votes; messages would have been paired with others. */
   const bool lacks = lists(stuck->laggards, stuck->laggard_count, rank) ||
                      (is_message(stuck) && lists(stuck->behind, stuck->behind_count, rank));
-  return own != NT_NONE && own != i && lacks &&
-         has_skipped(knot, rank, stuck, stuck_at(knot, own), &again) && again;
+  const int64_t at = own == NT_NONE ? 0 : issued_ns(knot, stuck_at(knot, own), rank);
+  return lacks && own != i && at &&
+         nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
 }
 
 /* The oldest operation that some have skipped, whom it blames; NT_NONE if none. */
@@ -272,15 +258,14 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding, bool s
 static int blame(const struct knot *knot, uint32_t common, struct nt_finding *finding,
                  bool *skipped) {
   int status = 0;
-  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE &&
-             stuck_at(knot, common)->kind == NT_STUCK_COLLECTIVE;
+  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE;
   for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
     uint32_t own = waits_in(knot, knot->ranks[i]);
     if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
       continue;
     status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[i]);
-    *skipped = *skipped && own != NT_NONE && is_collective(stuck_at(knot, own)) &&
-               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own), NULL);
+    *skipped = *skipped && own != NT_NONE &&
+               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
   }
   return status;
 }

@@ -74,19 +74,21 @@ static int weight(const struct nt_stuck *stuck) {
   return stuck->waiter_count ? 0 : 1;
 }
 
-      if ((is_sink_rank(waits, stuck->laggards[j]) &&
-           !nt_echoes_an_end(inquiry, stuck->laggards[j]) &&
-           !nt_error_is_echo(inquiry, stuck->laggards[j])) ||
-          nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
+/* What the rank that did not call would have called. */
+static uint64_t own_kind(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  if (stuck->kind == NT_STUCK_COLLECTIVE)
+    return nt_kind_collective(stuck->joint);
+  if (stuck->kind != NT_STUCK_RECV && stuck->kind != NT_STUCK_SEND)
+    return NT_KIND_NONE;
+  const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+  return nt_kind_message(end->joint, !end->is_send, end->is_send ? end->source : end->destination);
 }
 
 /* Of the operations that wait for one rank, the one it would have called next. */
 static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
                           uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
-  uint32_t best = 0, next = pick_with_messages(inquiry, blames, count);
-  if (next != NT_NONE)
-    return next;
+  uint32_t best = 0, told = NT_NONE;
   for (uint32_t i = 1; i < count; i++) {
     const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
     if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
@@ -94,13 +96,13 @@ static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *
   }
   uint64_t *kinds = malloc(count * sizeof *kinds);
   for (uint32_t i = 0; kinds && i < count; i++)
-    kinds[i] = own_kind(inquiry, &list[blames[i].stuck]);
-  if (kinds && count > 1) {
-    uint32_t told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count, NULL);
-    best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
-               ? told
-               : best;
-  }
+    kinds[i] = weight(&list[blames[i].stuck]) == weight(&list[blames[best].stuck])
+                   ? own_kind(inquiry, &list[blames[i].stuck])
+                   : NT_KIND_NONE;
+  if (kinds && count > 1)
+    told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count);
+  if (told != NT_NONE)
+    best = told;
   free(kinds);
   return best;
 }
