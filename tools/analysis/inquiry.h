@@ -36,6 +36,9 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
 /* An error that NCCL returned to this rank and that nothing earlier explains: index of the call, or
  * NT_NONE. */
 uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
+/* Does that error follow a call of the rank at which its communicator's members differ? Messages that do not fit are one,
+ * and innocent ranks get it as well. */
+bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank);
 
 /* The last that is known of the rank is that NCCL lost a peer: somebody else's end had come before, and that it
  * calls no more follows from it. Only where no fate tells (a log). */
