@@ -85,8 +85,8 @@ static uint64_t own_kind(const struct nt_inquiry *inquiry, const struct nt_stuck
 }
 
 /* Of the operations that wait for one rank, the one it would have called next. */
-static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
-                          uint32_t count) {
+static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *blames,
+                        uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
   uint32_t best = 0, told = NT_NONE;
   for (uint32_t i = 1; i < count; i++) {
@@ -105,6 +105,24 @@ static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *
     best = told;
   free(kinds);
   return best;
+}
+
+/* To have left a communicator comes before not having called on another one: what it lacks there may be due to that. */
+static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
+                          uint32_t count) {
+  struct blame *left = malloc(count * sizeof *left);
+  uint32_t *from = malloc(count * sizeof *from);
+  uint32_t kept = 0, picked = NT_NONE;
+  for (uint32_t i = 0; left && from && i < count; i++)
+    if (blames[i].why == BLAME_LEFT && !weight(&inquiry->waits.list[blames[i].stuck])) {
+      from[kept] = i;
+      left[kept++] = blames[i];
+    }
+  if (kept)
+    picked = from[pick_of(inquiry, left, kept)];
+  free(left);
+  free(from);
+  return picked != NT_NONE ? picked : pick_of(inquiry, blames, count);
 }
 
 static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct blame *blame) {
