@@ -96,7 +96,7 @@ static int push(struct machine *m, struct nt_value *value) {
   if (!value)
     return no_memory(m);
   if (m->depth == m->room) {
-    size_t room = m->room ? 2 * m->room : 64;
+    size_t room = 2 * m->room;
     struct nt_value **stack = realloc(m->stack, room * sizeof(struct nt_value *));
     if (!stack)
       return no_memory(m);
@@ -465,9 +465,11 @@ static int run(struct machine *m, const struct nt_value **out) {
 
 int nt_pickle_read(const uint8_t *bytes, size_t size, struct nt_value_store *store,
                    const struct nt_value **out, struct nt_error *err) {
-  struct machine m = {.bytes = bytes, .size = size, .store = store, .err = err};
+  struct machine m = {.bytes = bytes, .size = size, .store = store, .room = 64, .err = err};
   *out = NULL;
-  int status = size >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5
+  m.stack = malloc(m.room * sizeof(struct nt_value *));
+  int status = !m.stack ? no_memory(&m)
+               : size >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5
                    ? run(&m, out)
                    : refuse(&m, -NT_ERR_FOREIGN, "no pickle of protocol 2 to 5");
   free(m.stack);
