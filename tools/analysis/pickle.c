@@ -442,16 +442,16 @@ static int run(struct machine *m, const struct nt_value **out) {
       return refuse(m, -NT_ERR_TRUNCATED, "the pickle has no end");
     if (*opcode == '.')
       break;
-    const char *name = foreign_name(*opcode);
-    if (name)
-      return refuse(m, -NT_ERR_UNSAFE,
-                    "the pickle uses %s (opcode 0x%02x), which plain data does not need", name,
-                    *opcode);
     int status = step_constant(m, *opcode);
     if (status == 1)
       status = step_container(m, *opcode);
     if (status == 1)
       status = step_stack(m, *opcode);
+    const char *name = status == 1 ? foreign_name(*opcode) : NULL;
+    if (name)
+      return refuse(m, -NT_ERR_UNSAFE,
+                    "the pickle uses %s (opcode 0x%02x), which plain data does not need", name,
+                    *opcode);
     if (status == 1)
       return refuse(m, -NT_ERR_CORRUPT, "no opcode of a pickle: 0x%02x", *opcode);
     if (status)
