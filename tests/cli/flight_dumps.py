@@ -4,6 +4,7 @@
 
     flight_dumps.py CASE DIR [VERSION [FORM]]     FORM: p2 to p5 (pickle protocols), json
     flight_dumps.py --cases                       all cases, one a line, with what must be said of them
+    flight_dumps.py --all DIR                     all of them in DIR/CASE.VERSION.FORM
 """
 import json
 import os
@@ -287,6 +288,20 @@ def broken_device():
     return job
 
 
+@case("gpu 2 4")
+def behind_other_work():
+    """With timing on, starts are recorded: rank 2's device never came to the operation."""
+    job = Job(4)
+    job.all(3, True)
+    for rank in range(4):
+        job.record(rank, "0", "nccl:all_reduce", 1024, False, state="scheduled" if rank == 2 else "started")
+    for rank in job.ranks:
+        for entry in rank["entries"]:
+            if entry["state"] != "scheduled":
+                entry["time_discovered_started_ns"] = entry["time_created_ns"] + 1
+    return job
+
+
 @case("missing 2 4")
 def active_only():
     """Completed operations are left out, as TORCH_NCCL_TRACE's onlyactive does."""
@@ -302,6 +317,20 @@ def main():
     if sys.argv[1:] == ["--cases"]:
         for name, (expected, _) in CASES.items():
             print(name, expected)
+        return
+    if sys.argv[1] == "--all":
+        for name in CASES:
+            forms = [("2.10", "p2")]
+            if name in ("skip", "sub-group"):
+                forms += [(f"2.{minor}", "p2") for minor in range(10)]
+            if name in ("skip", "wrong-peer"):
+                forms += [("2.10", form) for form in ("p3", "p4", "p5", "json")]
+            if name == "active-only":
+                forms += [("2.2", "p2")]
+            for version, form in forms:
+                directory = os.path.join(sys.argv[2], f"{name}.{version}.{form}")
+                os.makedirs(directory)
+                CASES[name][1]().write(directory, version, form)
         return
     name, directory = sys.argv[1:3]
     version = sys.argv[3] if len(sys.argv) > 3 else "2.10"

@@ -3,6 +3,7 @@
  * Cases in which calls do not match: who hangs, who finishes, who stays inside the call, as measured
  * on real NCCL. Rank 1 deviates unless the case says otherwise.
  */
+#include <pthread.h>
 #include "sim_selftest.h"
 
 #include <signal.h>
@@ -13,6 +14,8 @@
 #define BYTES ((size_t)64 << 20)
 
 static void *a, *b;
+
+extern int cuStreamWaitValue32_v2(cudaStream_t, unsigned long long, unsigned int, unsigned int);
 
 static void alloc(void) {
   ST_CHECK(cudaMalloc(&a, BYTES));
@@ -292,7 +295,6 @@ static void gpu_spin(struct st_rank *t) {
   alloc();
   ST_CHECK(cudaMemset(b, 0, 4));
   if (t->rank == 1) {
-    extern int cuStreamWaitValue32_v2(cudaStream_t, unsigned long long, unsigned int, unsigned int);
     ST_CHECK(cuStreamWaitValue32_v2(t->stream, (unsigned long long)(size_t)b, 1, 1));
   }
   allreduce(t, 1024);
@@ -309,6 +311,58 @@ static void graph_extra(struct st_rank *t) {
   ST_CHECK(cudaGraphInstantiate(&exec, g, 0));
   for (int i = 0; i < (t->rank == 1 ? 4 : 3); i++)
     ST_CHECK(cudaGraphLaunch(exec, t->stream));
+}
+
+/* Each rank replays the graph of its own size. */
+static void graph_other(struct st_rank *t) {
+  cudaGraph_t g;
+  cudaGraphExec_t exec[2];
+  alloc();
+  for (int i = 0; i < 2; i++) {
+    ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed));
+    allreduce(t, i ? 512 : 1024);
+    ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+    ST_CHECK(cudaGraphInstantiate(&exec[i], g, 0));
+  }
+  for (int i = 0; i < 2; i++)
+    ST_CHECK(cudaGraphLaunch(exec[i], t->stream));
+  ST_CHECK(cudaGraphLaunch(exec[t->rank == 1], t->stream));
+}
+
+/* A launch joins the queue of a stream that is busy for ever, and returns. */
+static void graph_behind(struct st_rank *t) {
+  cudaGraph_t g;
+  cudaGraphExec_t exec;
+  alloc();
+  ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed));
+  allreduce(t, 1024);
+  ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+  ST_CHECK(cudaGraphInstantiate(&exec, g, 0));
+  if (t->rank == 1)
+    ST_CHECK(cuStreamWaitValue32_v2(t->stream, (unsigned long long)(size_t)b, 1, 1));
+  ST_CHECK(cudaGraphLaunch(exec, t->stream));
+}
+
+static void *fill_queue(void *arg) {
+  struct st_rank *t = arg;
+  ST_CHECK(cudaSetDevice(t->rank % 8));
+  for (int i = 0; i < 1200; i++)
+    ST_CHECK(ncclAllReduce(a, b, 64, ncclFloat32, ncclSum, t->comm, t->stream));
+  return NULL;
+}
+
+/* A thread whose stream takes no more launches is stuck in its call; another one with its own communicator and
+ * stream is not. Rank 1 never joins in the first. */
+static void full_queue(struct st_rank *t) {
+  pthread_t thread;
+  alloc();
+  if (t->rank != 1)
+    ST_TRUE(pthread_create(&thread, NULL, fill_queue, t) == 0);
+  for (int i = 0; i < 20; i++)
+    ST_CHECK(ncclAllReduce(a, b, 64, ncclFloat32, ncclSum, t->other, t->side));
+  ST_CHECK(cudaStreamSynchronize(t->side));
+  if (t->rank != 1)
+    ST_TRUE(pthread_join(thread, NULL) == 0);
 }
 
 /* Nothing connected yet. */
@@ -338,9 +392,28 @@ static void cold_send_first(struct st_rank *t) {
   send_first(t, 16);
 }
 
+/* Rank 0 waits for rank 1 in its first round, rank 1 for rank 0 in its second. */
 static void cold_send_in_alltoall(struct st_rank *t) {
   cold_comm(t);
   send_in_alltoall(t);
+}
+
+/* Peers connect in rounds: rank 2 waits for rank 1 before it answers rank 0, whose message rank 1 awaits. */
+static void cold_group_of_peers(struct st_rank *t) {
+  cold_comm(t);
+  ncclGroupStart();
+  if (t->rank == 0) {
+    ST_CHECK(ncclSend(a, 1024, F32, 1, t->comm, t->stream));
+    ST_CHECK(ncclSend(a, 1024, F32, 2, t->comm, t->stream));
+  } else {
+    ST_CHECK(ncclRecv(b, 1024, F32, 0, t->comm, t->stream));
+  }
+  if (t->rank == 2)
+    ST_CHECK(ncclRecv(b, 1024, F32, 1, t->comm, t->stream));
+  ST_CHECK(ncclGroupEnd());
+  ST_CHECK(cudaStreamSynchronize(t->stream));
+  if (t->rank == 1)
+    ST_CHECK(ncclSend(a, 1024, F32, 2, t->comm, t->stream));
 }
 
 static void init_missing(struct st_rank *t) {
@@ -355,6 +428,20 @@ static void init_size(struct st_rank *t) {
 
 static void init_duplicate(struct st_rank *t) {
   ST_CHECK(ncclCommInitRank(&t->comm, t->nranks, t->id, t->rank == 1 ? 0 : t->rank));
+}
+
+/* A fault of transport on rank 1: the data are there, and its operation does not end. */
+static void stall_of_one(struct st_rank *t) {
+  if (t->rank == 1)
+    setenv("NTSIM_STALL", "2", 1);
+  cold_comm(t);
+  allreduce(t, 1024);
+  allreduce(t, 1024);
+}
+
+static void stall_in_a_launch(struct st_rank *t) {
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  stall_of_one(t);
 }
 
 static void split_missing(struct st_rank *t) {
@@ -407,11 +494,17 @@ const struct st_case st_hang_cases[] = {
     {"finalize-missing", 3, "CDC", finalize_missing, false},
     {"gpu-spin", 3, "HHH", gpu_spin, false},
     {"graph-extra-replay", 3, "DHD", graph_extra, false},
+    {"graph-other", 2, "HH", graph_other, false},
+    {"graph-behind-other-work", 3, "HHH", graph_behind, false},
+    {"full-queue-of-one-thread", 3, "CDC", full_queue, false},
+    {"stall-of-one", 3, "DHD", stall_of_one, true},
+    {"stall-in-a-launch", 3, "DCD", stall_in_a_launch, true},
     {"cold-count-0", 3, "CDC", cold_count_0, true},
     {"cold-1", 3, "CCC", cold_1, true},
     {"cold-comms-crossed", 3, "CCC", cold_comms, true},
     {"cold-send-first", 3, "CCC", cold_send_first, true},
-    {"cold-send-in-alltoall", 3, "CDC", cold_send_in_alltoall, true},
+    {"cold-send-in-alltoall", 3, "CCC", cold_send_in_alltoall, true},
+    {"cold-group-of-peers", 3, "CCC", cold_group_of_peers, true},
     {"init-missing", 3, "CDC", init_missing, true},
     {"init-size", 3, "CCC", init_size, true},
     {"init-duplicate", 3, "CCC", init_duplicate, true},

@@ -44,6 +44,7 @@ struct job {
   int root;       /* of the calls to come, -1 for none */
   uint8_t dtype, op;
   uint32_t buffer; /* of the calls to come */
+  uint32_t line;   /* likewise, of train.py; 0: not known */
   bool judged;
 };
 
@@ -113,6 +114,11 @@ static inline struct nt_model_call *job_record(struct job *j, uint32_t rank, uin
   call->group = j->group;
   call->stream = 1;
   call->buffer = j->buffer;
+  if (j->line) {
+    char site[32];
+    snprintf(site, sizeof site, "train.py:%u step", j->line);
+    call->at = nt_model_add_site(job_rank(j, rank), site);
+  }
   job_rank(j, rank)->total_calls++;
   job_pass(j, 1);
   return call;
@@ -178,12 +184,17 @@ static inline void job_drop(struct job *j, int32_t world) {
     }
 }
 
-static inline struct nt_verdict *job_judge(struct job *j) {
+/* Everything is loaded: what every step of the analysis begins with. */
+static inline void job_settle(struct job *j) {
   for (uint32_t i = 0; i < j->model.rank_count; i++)
     if (!j->model.ranks[i].last_beat_ns)
       j->model.ranks[i].last_beat_ns = j->clock + JOB_LOOK_MS * MS;
   j->model.now_ns = j->clock + JOB_LOOK_MS * MS;
   assert_int_equal(nt_model_settle(&j->model), 0);
+}
+
+static inline struct nt_verdict *job_judge(struct job *j) {
+  job_settle(j);
   assert_int_equal(nt_verdict_make(&j->model, &j->verdict), 0);
   j->judged = true;
   return &j->verdict;

@@ -66,6 +66,63 @@ static void a_skip_in_a_turn_is_foretold_by_earlier_turns(void **state) {
   assert_verdict(&j, "missing ReduceScatter 11 blame 1 waiting 0,2-3");
 }
 
+/* Gather, scatter, all-reduce; `but` (ranks from it on) leaves the last out. */
+static void a_turn(uint32_t a, uint32_t but) {
+  job_all(&j, a, NT_FN_AllGather, 64);
+  job_all(&j, a, NT_FN_ReduceScatter, 64);
+  for (uint32_t r = 0; r < but; r++)
+    job_call(&j, r, a, NT_FN_AllReduce, 2);
+}
+
+static void a_majority_that_leaves_its_turn_has_skipped(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  a_turn(a, 5);
+  a_turn(a, 5);
+  a_turn(a, 2);
+  for (uint32_t r = 2; r < 5; r++)
+    job_call(&j, r, a, NT_FN_AllGather, 64);
+  assert_verdict(&j, "missing AllReduce 9 blame 2-4 waiting 0-1");
+}
+
+static void one_earlier_turn_is_no_habit(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  a_turn(a, 5);
+  a_turn(a, 2);
+  for (uint32_t r = 2; r < 5; r++)
+    job_call(&j, r, a, NT_FN_AllGather, 64);
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t r = 2; r < 5; r++)
+    assert_false(nt_rank_set_has(&v->findings[0].blame, r));
+  job_free(&j);
+}
+
+static void of_two_the_one_that_leaves_its_turn_has_skipped(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  a_turn(a, 2);
+  a_turn(a, 2);
+  a_turn(a, 1);
+  job_call(&j, 1, a, NT_FN_AllGather, 64);
+  assert_verdict(&j, "missing AllReduce 9 blame 1 waiting 0");
+}
+
+static void a_swap_in_a_turn_by_half_blames_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  a_turn(a, 4);
+  a_turn(a, 4);
+  for (uint32_t r = 0; r < 4; r++) {
+    job_call(&j, r, a, r < 2 ? NT_FN_AllGather : NT_FN_ReduceScatter, 64);
+    job_call(&j, r, a, r < 2 ? NT_FN_ReduceScatter : NT_FN_AllGather, 64);
+  }
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_ORDER);
+  assert_int_equal(nt_rank_set_count(&v->findings[0].blame), 0);
+  job_free(&j);
+}
+
 static void equal_calls_are_told_apart_by_their_buffers(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -253,10 +310,9 @@ static void the_verdict_does_not_depend_on_the_order_of_ranks(void **state) {
   }
 }
 
-static void overwritten_calls_leave_it_undecided(void **state) {
-  (void)state;
-  uint32_t a = start(2, "0-1");
-  for (uint32_t r = 0; r < 2; r++) {
+/* The last four of a hundred calls are there; from #41 on `odd` has other sums. */
+static void only_sums_are_left(uint32_t a, uint32_t ranks, uint32_t odd) {
+  for (uint32_t r = 0; r < ranks; r++) {
     struct nt_model_view *view = &job_rank(&j, r)->views[0];
     view->sums = calloc(NT_SUM_LEVELS, sizeof *view->sums);
     view->collectives = 100;
@@ -265,16 +321,37 @@ static void overwritten_calls_leave_it_undecided(void **state) {
         uint32_t multiple = (100u >> level) - k;
         if (multiple <= 100u >> level)
           view->sums[level][multiple % NT_SUM_KEPT] =
-              (multiple << level) + (r && multiple << level > 40 ? 7u : 0u);
+              (multiple << level) + (r == odd && multiple << level > 40 ? 7u : 0u);
       }
     job_rank(&j, r)->overwritten = 96;
     j.collectives[r][a] = 96;
     for (int i = 0; i < 4; i++)
       job_call(&j, r, a, NT_FN_AllReduce, 16);
   }
+}
+
+static void overwritten_calls_leave_it_undecided(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  only_sums_are_left(a, 2, 1);
   struct nt_verdict *v = job_judge(&j);
   assert_int_equal(nt_verdict_class(v), NT_CLASS_UNDECIDED);
   assert_non_null(strstr(v->findings[0].summary, "no longer in the traces"));
+  job_free(&j);
+}
+
+static void sums_tell_between_which_calls_and_who_differs_but_accuse_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  only_sums_are_left(a, 4, 2);
+  struct nt_verdict *v = job_judge(&j);
+  char evidence[512] = "";
+  assert_int_equal(v->count, 1);
+  assert_int_equal(nt_rank_set_count(&v->findings[0].blame), 0);
+  for (uint32_t i = 0; i < v->findings[0].evidence.count; i++)
+    strncat(evidence, v->findings[0].evidence.line[i], sizeof evidence - strlen(evidence) - 1);
+  assert_non_null(strstr(evidence, "agree up to #32 and differ at #48"));
+  assert_non_null(strstr(evidence, "ranks 0-1,3 agree with each other, those of rank 2 differ"));
   job_free(&j);
 }
 
@@ -287,6 +364,10 @@ int main(void) {
       TEST(a_skip_among_growing_sizes_is_found_where_it_is),
       TEST(a_skip_shows_before_the_others_get_further),
       TEST(a_skip_in_a_turn_is_foretold_by_earlier_turns),
+      TEST(a_majority_that_leaves_its_turn_has_skipped),
+      TEST(one_earlier_turn_is_no_habit),
+      TEST(of_two_the_one_that_leaves_its_turn_has_skipped),
+      TEST(a_swap_in_a_turn_by_half_blames_nobody),
       TEST(equal_calls_are_told_apart_by_their_buffers),
       TEST(a_call_of_one_rank_alone_is_extra),
       TEST(swapped_calls_are_order),
@@ -305,6 +386,7 @@ int main(void) {
       TEST(a_job_that_moves_is_consistent),
       TEST(the_verdict_does_not_depend_on_the_order_of_ranks),
       TEST(overwritten_calls_leave_it_undecided),
+      TEST(sums_tell_between_which_calls_and_who_differs_but_accuse_nobody),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/freeze.h"
+#include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
 static int by_place(const void *a, const void *b) {
@@ -15,6 +16,19 @@ static int by_place(const void *a, const void *b) {
   if (x->comm_rank != y->comm_rank)
     return x->comm_rank < y->comm_rank ? -1 : 1;
   return x->world < y->world ? -1 : x->world > y->world;
+}
+
+/* A call on it shows that it was made, whatever was asked of NCCL since. */
+static bool is_used(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
+    bool operation = nt_fn_is_collective(rank->calls[i].fn) || shape == NT_SHAPE_SEND ||
+                     shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT;
+    if (rank->calls[i].view == member->view && operation && nt_call_counts(&rank->calls[i]))
+      return true;
+  }
+  return false;
 }
 
 /* One creator per member; false if the creation has completed or does not concern us. */
@@ -41,7 +55,8 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
         continue; /* it does not wait there any more */
       creator.enter_ns = call->enter_ns;
       creator.open = nt_call_is_open(job, member->rank, creator.call) ||
-                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING);
+                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING &&
+                      !is_used(job, member));
       creator.refused = !creator.open && (call->flags & NT_CALL_VOID);
     }
     if (creator.call == NT_NONE)
@@ -140,14 +155,22 @@ static bool has_rank_twice(const struct nt_creation *a, const struct nt_creation
   return false;
 }
 
+static bool other_name(const struct nt_job *job, const struct nt_creation *a,
+                       const struct nt_creation *b) {
+  const char *x = job->joints[a->joint].name, *y = job->joints[b->joint].name;
+  return *x && *y && strcmp(x, y);
+}
+
 /* All incomplete creations of one size, if together they are exactly whole: one creation with
  * different ids. */
-static int merge_ids(struct nt_creations *out, uint32_t first) {
+static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_t first) {
   struct nt_creation *base = &out->list[first];
   uint32_t total = 0, parts = 0;
   for (uint32_t i = 0; i < out->count; i++) {
     if (out->list[i].size != base->size)
       continue;
+    if (other_name(job, base, &out->list[i]))
+      return 0;
     total += out->list[i].creator_count;
     parts++;
     for (uint32_t j = i + 1; j < out->count; j++)
@@ -308,7 +331,7 @@ int nt_creations_find(const struct nt_job *job, struct nt_creations *out) {
   memset(out, 0, sizeof *out);
   int status = gather(job, out);
   for (uint32_t i = 0; i < out->count && !status; i++)
-    status = merge_ids(out, i);
+    status = merge_ids(job, out, i);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < out->count; i++) {
     if (!status)
@@ -322,7 +345,22 @@ int nt_creations_find(const struct nt_job *job, struct nt_creations *out) {
     out->list[kept++] = out->list[i];
   }
   out->count = kept;
-  return status;
+  return status ? status : nt_creations_guess(job, out);
+}
+
+int nt_creations_complete(struct nt_job *job, const struct nt_creations *creations) {
+  int status = 0;
+  for (uint32_t i = 0; i < creations->count && !status; i++) {
+    const struct nt_creation *creation = &creations->list[i];
+    struct nt_rank_set *worlds = &job->joints[creation->joint].worlds;
+    for (uint32_t j = 0; j < creation->creator_count && !status; j++)
+      if (creation->creators[j].world >= 0 && creation->creators[j].comm_rank < creation->size)
+        status = nt_rank_set_add(worlds, (uint32_t)creation->creators[j].world);
+    for (uint32_t w = nt_rank_set_next(&creation->missing, 0); w < NT_RANK_MAX && !status;
+         w = nt_rank_set_next(&creation->missing, w + 1))
+      status = nt_rank_set_add(worlds, w);
+  }
+  return status || !creations->count ? status : nt_identify_ordinals(job);
 }
 
 void nt_creations_free(struct nt_creations *creations) {

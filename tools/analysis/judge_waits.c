@@ -12,7 +12,6 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
-#include "analysis/refine.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -48,13 +47,18 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
   *count = 0;
   for (uint32_t i = 0; blames && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->moving)
+    const bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+    if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (is_sink_rank(waits, stuck->laggards[j]) && !nt_echoes_an_end(inquiry, stuck->laggards[j]))
+      if ((is_sink_rank(waits, stuck->laggards[j]) &&
+           !nt_echoes_an_end(inquiry, stuck->laggards[j]) &&
+           !nt_error_is_echo(inquiry, stuck->laggards[j])) ||
+          nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
-      blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
+      if (!nt_error_is_echo(inquiry, stuck->leavers[j]))
+        blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
     for (uint32_t j = 0; j < stuck->blocked_count; j++)
       blames[(*count)++] = (struct blame){stuck->blocked[j], i, BLAME_BLOCKED};
   }
@@ -70,28 +74,55 @@ static int weight(const struct nt_stuck *stuck) {
   return stuck->waiter_count ? 0 : 1;
 }
 
+/* What the rank that did not call would have called. */
+static uint64_t own_kind(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  if (stuck->kind == NT_STUCK_COLLECTIVE)
+    return nt_kind_collective(stuck->joint);
+  if (stuck->kind != NT_STUCK_RECV && stuck->kind != NT_STUCK_SEND)
+    return NT_KIND_NONE;
+  const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+  return nt_kind_message(end->joint, !end->is_send, end->is_send ? end->source : end->destination);
+}
+
 /* Of the operations that wait for one rank, the one it would have called next. */
-static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
-                          uint32_t count) {
+static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *blames,
+                        uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
-  uint32_t best = 0;
+  uint32_t best = 0, told = NT_NONE;
   for (uint32_t i = 1; i < count; i++) {
     const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
     if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
       best = i;
   }
-  uint32_t *joints = malloc(count * sizeof *joints);
-  for (uint32_t i = 0; joints && i < count; i++)
-    joints[i] =
-        list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
-  if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
-    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count);
-    best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
-               ? told
-               : best;
-  }
-  free(joints);
+  uint64_t *kinds = malloc(count * sizeof *kinds);
+  for (uint32_t i = 0; kinds && i < count; i++)
+    kinds[i] = weight(&list[blames[i].stuck]) == weight(&list[blames[best].stuck])
+                   ? own_kind(inquiry, &list[blames[i].stuck])
+                   : NT_KIND_NONE;
+  if (kinds && count > 1)
+    told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count);
+  if (told != NT_NONE)
+    best = told;
+  free(kinds);
   return best;
+}
+
+/* To have left a communicator comes before not having called on another one: what it lacks there may be due to that. */
+static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
+                          uint32_t count) {
+  struct blame *left = malloc(count * sizeof *left);
+  uint32_t *from = malloc(count * sizeof *from);
+  uint32_t kept = 0, picked = NT_NONE;
+  for (uint32_t i = 0; left && from && i < count; i++)
+    if (blames[i].why == BLAME_LEFT && !weight(&inquiry->waits.list[blames[i].stuck])) {
+      from[kept] = i;
+      left[kept++] = blames[i];
+    }
+  if (kept)
+    picked = from[pick_of(inquiry, left, kept)];
+  free(left);
+  free(from);
+  return picked != NT_NONE ? picked : pick_of(inquiry, blames, count);
 }
 
 static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct blame *blame) {
@@ -151,8 +182,12 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   nt_describe_ranks(who, sizeof who, &finding->blame);
-  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (stuck->kind == NT_STUCK_COLLECTIVE && finding->seq != stuck->seq && *waiting)
+    snprintf(waiting, sizeof waiting, "; %s wait%s in #%u, which is left over from it",
+             nt_describe_ranks(place, sizeof place, &finding->waiting),
+             nt_rank_set_count(&finding->waiting) == 1 ? "s" : "", stuck->seq);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   switch (finding->class) {
   case NT_CLASS_DEAD:
   case NT_CLASS_LEFT:
@@ -185,9 +220,14 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                    nt_rank_set_count(&finding->blame) ? who : "", waiting);
     break;
   default:
-    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    nt_finding_say(finding, "%s never called %s%s%s", who, place,
+                   nt_rank_set_has(&finding->waiting, nt_rank_set_next(&finding->blame, 0))
+                       ? " by one of its ranks"
+                       : "",
+                   waiting);
   }
-  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE) {
+  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
+      stuck->kind == NT_STUCK_REPLAY) {
     nt_say_progress(inquiry, finding, stuck);
   } else if (stuck->waiter_count && finding->evidence.count < 8) {
     char line[2 * NT_DESCRIBE];
@@ -250,34 +290,6 @@ static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
   }
 }
 
-/* Among calls that look alike, the buffers may tell which one was skipped. */
-static void refine(struct nt_inquiry *inquiry, struct nt_finding *finding,
-                   const struct blame *blame) {
-  const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
-  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
-  const struct nt_member *laggard = NULL, *reference = NULL;
-  if (finding->class != NT_CLASS_MISSING || stuck->kind != NT_STUCK_COLLECTIVE)
-    return;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *member = &joint->members[i];
-    if (member->rank == blame->rank)
-      laggard = member;
-    else if (!reference || member->called > reference->called)
-      reference = member;
-  }
-  uint32_t position = laggard && reference ? nt_refine_skip(inquiry->job, reference, laggard) : 0;
-  const struct nt_model_call *call =
-      position ? nt_member_call(inquiry->job, reference, position) : NULL;
-  if (!call)
-    return;
-  finding->seq = position;
-  finding->fn = call->fn;
-  nt_lines_add(&finding->evidence,
-               "by the buffers they use, rank %d's calls from #%u on are one behind: later calls "
-               "paired up, and the last one is left over",
-               inquiry->job->model->ranks[blame->rank].world, position);
-}
-
 /* Finding of this class for this operation, made if there is none. */
 static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_stuck, uint32_t item,
                                       enum nt_class class) {
@@ -293,7 +305,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   finding->fn = function_of(inquiry, stuck);
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = NT_CERTAIN;
+  bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
+  finding->confidence = guessed ? NT_LIKELY : NT_CERTAIN;
   if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
     return NULL;
   return finding;
@@ -357,7 +370,8 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
     stuck_of[finding - inquiry->verdict->findings] = blame->stuck;
     status = add_blame(inquiry, finding, blame);
     say_fate(inquiry, finding, blame);
-    refine(inquiry, finding, blame);
+    nt_say_siblings(inquiry, finding, &inquiry->waits.list[blame->stuck], blame->rank);
+    nt_refine_missing(inquiry, finding, blame->rank, &inquiry->waits.list[blame->stuck]);
     say_others(inquiry, finding, &blames[i], n, picked);
   }
   for (uint32_t i = before; i < inquiry->verdict->count && !status; i++)
@@ -498,6 +512,8 @@ static int judge_operations(struct nt_inquiry *inquiry) {
 }
 
 int nt_judge_waits(struct nt_inquiry *inquiry) {
-  int status = judge_ranks(inquiry);
+  int status = nt_judge_extras(inquiry);
+  if (!status)
+    status = judge_ranks(inquiry);
   return status ? status : judge_operations(inquiry);
 }

@@ -401,8 +401,8 @@ static int fill(struct entries *e, const char *source) {
     return status;
   if (e->newest_record >= count)
     rank->overwritten = (uint64_t)e->newest_record + 1 - count;
-  else if (!count)
-    rank->overwritten = nt_value_count(flight->status);
+  else if (!count) /* completed operations may have been left out; how many is not known */
+    rank->overwritten = 1 + nt_value_count(flight->status);
   rank->total_calls = count + rank->overwritten;
   rank->lost += flight->damaged;
   for (uint32_t g = 0; g < flight->group_count; g++)

@@ -39,9 +39,11 @@ struct nt_model_call {
   uint32_t group; /* of this thread, 0 outside */
   uint32_t stream;
   uint32_t
-      launch;     /* on its stream, 0 if not known; of an event's record: launches in front of it */
-  uint64_t event; /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
-  uint32_t at;    /* call site, see nt_model_site; equal on all ranks; 0 if not known */
+      launch; /* on its stream, 0 if not known; of an event's record: launches in front of it */
+  uint32_t
+      graph; /* number of the capture that a captured call belongs to, or whose graph a launch replays */
+  uint64_t event;  /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
+  uint32_t at;     /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
@@ -67,6 +69,21 @@ struct nt_model_view {
   uint64_t sum;
   uint64_t (*sums)[NT_SUM_KEPT]; /* NT_SUM_LEVELS rows, or NULL */
 };
+
+/*
+ * What was seen of a launched call's way over the device, in microseconds after it was entered, 0 where nothing was.
+ * Only of the last NT_SEEN_KEPT of each view, and of those with an exact duration.
+ */
+struct nt_model_seen {
+  uint32_t call;          /* index */
+  uint32_t unreached_us;  /* earlier work of its stream was not done yet */
+  uint32_t reached_us;    /* by then it had come to the head of its stream */
+  uint32_t unfinished_us; /* it was not finished yet */
+  uint32_t finished_us;   /* by then it was */
+  uint32_t waited_us;     /* a host wait behind it in its thread had returned: finished, too */
+  uint32_t took_us;       /* exactly, from the head of the stream to its end; of one launch in 64 */
+};
+#define NT_SEEN_KEPT 256
 
 /* A line of the program from which NCCL is called. */
 struct nt_model_site {
@@ -127,7 +144,8 @@ struct nt_model_rank {
   uint32_t pid, restart;
   uint64_t start_time, pid_ns, nonce;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
-  int32_t gpu_index, cuda_device;           /* on the machine, in the process; -1 if not known */
+  uint64_t boot; /* of the host, hashed: equal ones have one clock; 0 if not known */
+  int32_t gpu_index, cuda_device; /* on the machine, in the process; -1 if not known */
   enum nt_process_state state;
   int exit_code;
   uint32_t phase; /* NT_PHASE_* */
@@ -156,8 +174,10 @@ struct nt_model_rank {
   uint32_t site_count, site_room;
   struct nt_model_stack *stacks; /* of the last calls of each thread */
   uint32_t stack_count;
-  bool python_stacks;          /* of these, some are of Python */
-  struct nt_model_dump *dump;  /* NULL if there is none */
+  bool python_stacks;         /* of these, some are of Python */
+  struct nt_model_dump *dump; /* NULL if there is none */
+  struct nt_model_seen *seen; /* sorted by call */
+  uint32_t seen_count;
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
 };

@@ -29,6 +29,20 @@ struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class clas
   return finding;
 }
 
+struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class class,
+                                   uint32_t joint) {
+  struct nt_verdict *verdict = inquiry->verdict;
+  struct nt_finding *list = realloc(verdict->warnings, (verdict->warning_count + 1) * sizeof *list);
+  if (!list)
+    return NULL;
+  verdict->warnings = list;
+  struct nt_finding *finding = &list[verdict->warning_count++];
+  memset(finding, 0, sizeof *finding);
+  finding->class = class;
+  finding->joint = joint;
+  return finding;
+}
+
 void nt_finding_say(struct nt_finding *finding, const char *format, ...) {
   va_list arguments;
   free(finding->summary);
@@ -255,10 +269,14 @@ static int by_precedence(const void *a, const void *b) {
 static int inquire(struct nt_inquiry *inquiry) {
   int status = nt_creations_find(inquiry->job, &inquiry->creations);
   if (!status)
+    status = nt_creations_complete(inquiry->job, &inquiry->creations);
+  if (!status)
     status = nt_waits_find(inquiry->job, inquiry->freeze, &inquiry->p2p, &inquiry->creations,
                            inquiry->divergences, &inquiry->waits);
   if (!status)
     status = nt_judge_divergences(inquiry);
+  if (!status)
+    status = nt_judge_replays(inquiry);
   if (!status)
     status = nt_judge_waits(inquiry);
   if (!status)
@@ -277,6 +295,13 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_outside(inquiry);
   if (!status)
     status = nt_judge_settings(inquiry);
+  nt_say_replays(inquiry);
+  if (!status)
+    status = nt_clocks_find(inquiry->job, &inquiry->clocks);
+  if (!status)
+    status = nt_judge_slow(inquiry);
+  if (!status)
+    status = nt_judge_durations(inquiry);
   if (!status)
     status = nt_complete_findings(inquiry);
   return status;
@@ -312,6 +337,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
     out->moving &= !out->over;
     note_losses(out);
     note_blocked(out);
+    nt_note_clocks(&inquiry);
     if (out->count)
       note_freeze(out);
   }
@@ -319,6 +345,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
   nt_p2p_free(&inquiry.p2p);
   nt_creations_free(&inquiry.creations);
   nt_waits_free(&inquiry.waits);
+  nt_clocks_free(&inquiry.clocks);
   return status;
 }
 

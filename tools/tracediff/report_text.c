@@ -161,6 +161,8 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
     fputc('\n', out);
     for (uint32_t j = 0; j < warning->evidence.count; j++)
       print_line(out, "  ", warning->evidence.line[j]);
+    for (uint32_t j = 0; j < warning->next.count; j++)
+      print_line(out, "  next: ", warning->next.line[j]);
   }
 }
 
