@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tracediff on dumps of PyTorch's flight recorder: made here, of jobs whose fault is known, in all versions of the format
-# and as pickles and JSON; damaged and hostile ones; and real ones where NT_DUMPS names a directory that has some.
+# and as pickles and JSON; damaged and hostile ones; and real ones where ../shared/data or the directory NT_DUMPS has some.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 tracediff=$(realpath "${BUILD:-build}")/tracediff
@@ -10,6 +10,7 @@ make_dumps() { python3 tests/cli/flight_dumps.py "$@"; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export NCCLTRACE_SHM=$work/shm
+NT_DUMPS=${NT_DUMPS:-../shared/data}
 
 check() { # NAME CONDITION-STATUS DETAIL
   if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
@@ -127,8 +128,8 @@ check "a version that is not known is refused by name" $? "$(cat "$work/err")"
 
 # Real dumps, and who was at fault in each.
 real() { # DIRECTORY BLAMED [VERDICT]
-  if [ ! -d "${NT_DUMPS:-}/$1" ]; then
-    echo "skip real dumps: $1: NT_DUMPS names no directory that has it"
+  if [ ! -d "$NT_DUMPS/$1" ]; then
+    echo "skip real dumps: $1: $NT_DUMPS does not have it"
     return
   fi
   [ "$(blamed "$NT_DUMPS/$1")" = "$2" ]
