@@ -112,6 +112,30 @@ static void a_creation_in_progress_is_under_way(void **state) {
   assert_init("1", "0-2", NT_LIKELY);
 }
 
+static void an_exit_after_polling_a_creation_is_a_consequence(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create_in_background(0);
+  create_in_background(2);
+  job_pass(&j, 3000);
+  for (uint32_t r = 0; r < 3; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+  assert_init("1", "0-2", NT_LIKELY);
+}
+
+static void an_exit_inside_finalize_is_a_consequence(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  job_record(&j, 0, a, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 0);
+  job_record(&j, 1, b, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 1);
+  job_pass(&j, 3000);
+  for (uint32_t r = 0; r < 2; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+  assert_verdict(&j, "teardown CommFinalize 1 blame 0-1 waiting 0");
+}
+
 static void a_communicator_in_use_has_been_made(void **state) {
   (void)state;
   start(3, "0-2");
@@ -308,6 +332,8 @@ int main(void) {
       TEST(creations_without_names_may_be_one_with_two_ids),
       TEST(who_waits_in_another_creation_is_no_end),
       TEST(a_creation_in_progress_is_under_way),
+      TEST(an_exit_after_polling_a_creation_is_a_consequence),
+      TEST(an_exit_inside_finalize_is_a_consequence),
       TEST(a_communicator_in_use_has_been_made),
       TEST(a_communicator_to_be_made_has_all_its_members),
       TEST(who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it),
