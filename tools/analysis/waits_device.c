@@ -86,14 +86,18 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
   }
 }
 
-/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize and destroy
- * wait for it. */
+/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize, destroy and
+ * a host that waits for its device after them do wait for it. */
 static bool is_over(const struct nt_finder *f, const struct nt_joint *joint) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (!member->ended_ns ||
-        (nt_fn_shape(member->ended_fn) != NT_SHAPE_COMM_ABORT && !is_gone(f, member->rank) &&
-         nt_call_is_open(f->job, member->rank, member->ended_call)))
+    if (!member->ended_ns)
+      return false;
+    bool aborted = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+    bool waits =
+        !is_gone(f, member->rank) && (nt_call_is_open(f->job, member->rank, member->ended_call) ||
+                                      nt_host_wait_of(f->job, member->rank) != NT_NONE);
+    if (!aborted && waits)
       return false;
   }
   return true;
