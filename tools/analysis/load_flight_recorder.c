@@ -314,6 +314,8 @@ static int add_entry(struct entries *e, const struct nt_value *entry) {
   if (!group)
     return -NT_ERR_MEMORY;
   group->pg_id = nt_value_integer(field[PG_ID], -1);
+  if (!field[IS_P2P] && op.end && group->p2p != NT_NONE && group->p2p_seq == number)
+    p2p = true; /* older recorders do not say what a group was of */
   return p2p ? add_message(e, group, field, &op, number)
              : add_collective(e, group, field, &op, number);
 }
