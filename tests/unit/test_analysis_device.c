@@ -46,6 +46,21 @@ static void a_device_held_by_other_work_is_to_blame(void **state) {
   assert_verdict(&j, "gpu AllReduce 2 blame 1 waiting 0-2");
 }
 
+/* Two hosts went on to the next operation, but the first is known to be unfinished: it lacks the third, whose trace
+ * is missing. */
+static void who_went_on_is_held_by_what_is_unfinished(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED);
+    job_call(&j, r, b, NT_FN_AllReduce, 64);
+    at(r, 1, 2, NT_PROGRESS_ENQUEUED);
+  }
+  job_drop(&j, 2);
+  assert_verdict(&j, "undecided AllReduce 1 blame  waiting 0-1");
+}
+
 static void operations_behind_it_are_consequences(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
@@ -466,6 +481,7 @@ static void other_settings_are_a_warning(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_device_held_by_other_work_is_to_blame),
+      cmocka_unit_test(who_went_on_is_held_by_what_is_unfinished),
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
       cmocka_unit_test(a_device_that_gets_on_is_no_stall),

@@ -234,25 +234,36 @@ static int vote_joints(struct nt_creation *creation) {
   return status;
 }
 
+/* Does another creator claim the same place? *below: how many have a lower world rank. */
+static bool is_doubled(const struct nt_creation *creation, uint32_t index, uint32_t *below) {
+  const struct nt_creator *self = &creation->creators[index];
+  bool doubled = false;
+  *below = 0;
+  for (uint32_t j = 0; j < creation->creator_count; j++) {
+    const struct nt_creator *other = &creation->creators[j];
+    doubled |= j != index && other->comm_rank == self->comm_rank;
+    *below += other->world < self->world;
+  }
+  return doubled;
+}
+
 /* Of ranks that claim the same place, those are to blame that break the rule which all the others
- * follow: world ranks ascend with communicator ranks. Both sides if that does not tell. */
+ * follow: world ranks ascend with communicator ranks. Both sides, undecided, if that does not tell. */
 static int blame_duplicates(struct nt_creation *creation) {
   int status = 0;
-  for (int pass = 0; pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++)
-    for (uint32_t i = 0; i < creation->creator_count && !status; i++) {
-      const struct nt_creator *self = &creation->creators[i];
-      bool doubled = false;
-      uint32_t below = 0;
-      for (uint32_t j = 0; j < creation->creator_count; j++) {
-        const struct nt_creator *other = &creation->creators[j];
-        doubled |= j != i && other->comm_rank == self->comm_rank;
-        below += other->world < self->world;
-      }
-      bool whole = (int64_t)creation->creator_count == creation->size;
-      if (doubled && (pass || (whole && (int64_t)below != self->comm_rank)))
-        status = blame_creator(creation, self);
-    }
-  creation->decided = true;
+  uint32_t below;
+  creation->decided = (int64_t)creation->creator_count == creation->size;
+  for (uint32_t i = 0; i < creation->creator_count; i++)
+    creation->decided &=
+        is_doubled(creation, i, &below) || (int64_t)below == creation->creators[i].comm_rank;
+  for (int pass = creation->decided ? 0 : 1;
+       pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++) {
+    creation->decided = pass == 0;
+    for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+      if (is_doubled(creation, i, &below) &&
+          (pass || (int64_t)below != creation->creators[i].comm_rank))
+        status = blame_creator(creation, &creation->creators[i]);
+  }
   return status;
 }
 
