@@ -293,7 +293,7 @@ static int place_frame(struct plan *plan, const struct nt_frame *frame, const un
   struct nt_batch batch;
   unsigned char *payload;
   const char *reason = "the frame cannot be unpacked";
-  int rc = nt_frame_unpack(frame, stored, &payload);
+  int rc = nt_frame_unpack_with(plan->trace->room->unpacker, frame, stored, &payload);
   if (!rc)
     rc = nt_codec_decode(plan->codec, payload, frame->raw, stored, frame->index, frame->records,
                          &batch, &reason);
@@ -430,7 +430,7 @@ static void mark_abandoned(struct nt_trace *trace) {
 int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
   struct plan plan = {.trace = trace};
   int rc = -NT_ERR_MEMORY;
-  plan.codec = nt_codec_new();
+  plan.codec = nt_read_room_codec(trace->room);
   if (!plan.codec)
     goto out;
   rc = trace->has_file ? nt_read_file_calls(trace, plan_frame, &plan, false, err) : 0;
@@ -440,7 +440,7 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
     rc = decide(&plan);
   if (rc)
     goto out;
-  trace->calls = calloc(plan.total + 1, sizeof *trace->calls);
+  trace->calls = nt_read_room_calls(trace->room, plan.total);
   rc = trace->calls ? place_all(&plan, err) : -NT_ERR_MEMORY;
   if (rc)
     goto out;
@@ -452,11 +452,8 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
 out:
   if (rc && !err->code)
     nt_refuse(err, -rc, 0, rc == -NT_ERR_SPACE ? "implausibly many calls" : "out of memory");
-  if (rc) {
-    free(trace->calls);
+  if (rc)
     trace->calls = NULL;
-  }
-  nt_codec_free(plan.codec);
   free(plan.pieces);
   free(plan.sorted);
   free(plan.frames);
