@@ -44,6 +44,7 @@ struct job {
   int root;       /* of the calls to come, -1 for none */
   uint8_t dtype, op;
   uint32_t buffer; /* of the calls to come */
+  uint32_t line;   /* likewise, of train.py; 0: not known */
   bool judged;
 };
 
@@ -113,6 +114,11 @@ static inline struct nt_model_call *job_record(struct job *j, uint32_t rank, uin
   call->group = j->group;
   call->stream = 1;
   call->buffer = j->buffer;
+  if (j->line) {
+    char site[32];
+    snprintf(site, sizeof site, "train.py:%u step", j->line);
+    call->at = nt_model_add_site(job_rank(j, rank), site);
+  }
   job_rank(j, rank)->total_calls++;
   job_pass(j, 1);
   return call;

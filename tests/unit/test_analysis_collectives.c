@@ -66,6 +66,63 @@ static void a_skip_in_a_turn_is_foretold_by_earlier_turns(void **state) {
   assert_verdict(&j, "missing ReduceScatter 11 blame 1 waiting 0,2-3");
 }
 
+/* Gather, scatter, all-reduce; `but` (ranks from it on) leaves the last out. */
+static void a_turn(uint32_t a, uint32_t but) {
+  job_all(&j, a, NT_FN_AllGather, 64);
+  job_all(&j, a, NT_FN_ReduceScatter, 64);
+  for (uint32_t r = 0; r < but; r++)
+    job_call(&j, r, a, NT_FN_AllReduce, 2);
+}
+
+static void a_majority_that_leaves_its_turn_has_skipped(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  a_turn(a, 5);
+  a_turn(a, 5);
+  a_turn(a, 2);
+  for (uint32_t r = 2; r < 5; r++)
+    job_call(&j, r, a, NT_FN_AllGather, 64);
+  assert_verdict(&j, "missing AllReduce 9 blame 2-4 waiting 0-1");
+}
+
+static void one_earlier_turn_is_no_habit(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  a_turn(a, 5);
+  a_turn(a, 2);
+  for (uint32_t r = 2; r < 5; r++)
+    job_call(&j, r, a, NT_FN_AllGather, 64);
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t r = 2; r < 5; r++)
+    assert_false(nt_rank_set_has(&v->findings[0].blame, r));
+  job_free(&j);
+}
+
+static void of_two_the_one_that_leaves_its_turn_has_skipped(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  a_turn(a, 2);
+  a_turn(a, 2);
+  a_turn(a, 1);
+  job_call(&j, 1, a, NT_FN_AllGather, 64);
+  assert_verdict(&j, "missing AllReduce 9 blame 1 waiting 0");
+}
+
+static void a_swap_in_a_turn_by_half_blames_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  a_turn(a, 4);
+  a_turn(a, 4);
+  for (uint32_t r = 0; r < 4; r++) {
+    job_call(&j, r, a, r < 2 ? NT_FN_AllGather : NT_FN_ReduceScatter, 64);
+    job_call(&j, r, a, r < 2 ? NT_FN_ReduceScatter : NT_FN_AllGather, 64);
+  }
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_ORDER);
+  assert_int_equal(nt_rank_set_count(&v->findings[0].blame), 0);
+  job_free(&j);
+}
+
 static void equal_calls_are_told_apart_by_their_buffers(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -287,6 +344,10 @@ int main(void) {
       TEST(a_skip_among_growing_sizes_is_found_where_it_is),
       TEST(a_skip_shows_before_the_others_get_further),
       TEST(a_skip_in_a_turn_is_foretold_by_earlier_turns),
+      TEST(a_majority_that_leaves_its_turn_has_skipped),
+      TEST(one_earlier_turn_is_no_habit),
+      TEST(of_two_the_one_that_leaves_its_turn_has_skipped),
+      TEST(a_swap_in_a_turn_by_half_blames_nobody),
       TEST(equal_calls_are_told_apart_by_their_buffers),
       TEST(a_call_of_one_rank_alone_is_extra),
       TEST(swapped_calls_are_order),

@@ -143,6 +143,23 @@ static void prove_shift(const struct nt_job *job, const struct nt_member *refere
     *edit = longer;
 }
 
+/* Calls of equal arguments may have paired up wrongly before the first that differs. */
+static void look_before(const struct nt_job *job, const struct nt_joint *joint,
+                        const struct nt_divergence *divergence, struct nt_deviation *deviation) {
+  struct nt_edit *edit = &deviation->edit;
+  if (edit->how == NT_EDIT_ORDER || (edit->how == NT_EDIT_CHANGED && !divergence->decided))
+    return;
+  const struct nt_shift shift =
+      nt_anchors_shift(job, joint, divergence->reference, deviation->member);
+  if (!shift.position || shift.position >= divergence->position ||
+      (edit->how != NT_EDIT_CHANGED && edit->how != shift.how))
+    return;
+  edit->how = shift.how;
+  edit->run = shift.run;
+  deviation->position = shift.position;
+  deviation->anchor = shift.anchor;
+}
+
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
                          const struct nt_divergence *divergence, struct nt_deviation *deviation) {
   uint64_t a[NT_EDIT_WINDOW] = {0}, b[NT_EDIT_WINDOW] = {0};
@@ -175,6 +192,45 @@ static uint32_t furthest(const struct nt_joint *joint, uint32_t position, uint64
   return best;
 }
 
+/* Where a call of this kind was made before, and is made next: not the same place? Then the later one is another. */
+static bool is_elsewhere(const struct nt_job *job, const struct nt_member *member,
+                         uint32_t position, uint64_t sig) {
+  const struct nt_model_call *before = NULL, *after = NULL;
+  for (uint32_t p = position; p-- > member->first && !before;)
+    if (sig_at(member, p) == sig)
+      before = nt_member_call(job, member, p);
+  for (uint32_t p = position; p <= member->called && !after; p++)
+    if (sig_at(member, p) == sig)
+      after = nt_member_call(job, member, p);
+  return !after || (before && before->at && after->at && before->at != after->at);
+}
+
+/* Skipped calls are no vote: where all had gone round in equal turns, some go on so, and all the others make the
+ * call that would come later in the turn, those have left out what comes in between. Tells what was to come, 0 if it
+ * is not so, and how many the others left out. */
+static uint64_t next_in_turn(const struct nt_job *job, const struct nt_joint *joint,
+                             uint32_t position, uint32_t *skipped) {
+  uint64_t turn[FORETOLD], value = 0, next = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const uint64_t own = sig_at(member, position);
+    if (!own)
+      continue;
+    if (!nt_foretell_turn(member, position, turn, FORETOLD) || (next && turn[0] != next))
+      return 0;
+    next = turn[0];
+    if (own == next)
+      continue;
+    if ((value && own != value) || !is_elsewhere(job, member, position, next))
+      return 0;
+    value = own;
+  }
+  for (*skipped = 1; value && *skipped < FORETOLD; ++*skipped)
+    if (turn[*skipped] == value)
+      return next;
+  return 0;
+}
+
 static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
                          struct nt_divergence *out) {
   uint64_t *values = malloc(joint->member_count * sizeof *values);
@@ -191,6 +247,17 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     for (uint32_t i = 0; i < joint->member_count; i++)
       if ((value = sig_at(&joint->members[i], out->position)))
         break;
+  uint32_t skipped = 0;
+  const uint64_t next = next_in_turn(job, joint, out->position, &skipped);
+  const bool by_turn =
+      next && furthest(joint, out->position, next) != NT_NONE && (!out->decided || next != value);
+  if (by_turn) {
+    value = next;
+    out->decided = true;
+    out->agreeing = 0;
+    for (uint32_t i = 0; i < joint->member_count; i++)
+      out->agreeing += sig_at(&joint->members[i], out->position) == value;
+  }
   out->reference = furthest(joint, out->position, value);
   out->deviations = calloc(out->voters, sizeof *out->deviations);
   if (!out->deviations)
@@ -200,13 +267,20 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     if (!own || own == value)
       continue;
     struct nt_deviation *deviation = &out->deviations[out->deviation_count++];
-    deviation->member = i;
     if (out->deviation_count > MAX_ALIGNED) {
-      deviation->edit = deviation[-1].edit;
-      deviation->foretold = deviation[-1].foretold;
-    } else {
-      align_member(job, joint, out, deviation);
+      *deviation = deviation[-1];
+      deviation->member = i;
+      continue;
     }
+    deviation->member = i;
+    deviation->position = out->position;
+    if (by_turn) {
+      deviation->edit = (struct nt_edit){.how = NT_EDIT_SKIPPED, .run = skipped};
+      deviation->foretold = true;
+      continue;
+    }
+    align_member(job, joint, out, deviation);
+    look_before(job, joint, out, deviation);
   }
   return 0;
 }

@@ -9,7 +9,7 @@
 #ifndef NT_ALIGN_H
 #define NT_ALIGN_H
 
-#include "analysis/edit.h"
+#include "analysis/anchors.h"
 #include "analysis/identify.h"
 
 enum nt_field {
@@ -26,6 +26,8 @@ const char *nt_field_name(enum nt_field field);
 struct nt_deviation {
   uint32_t member; /* of the joint */
   struct nt_edit edit;
+  uint32_t position; /* of the first edit; earlier than the divergence's where an anchor tells */
+  enum nt_anchor anchor; /* that one */
   bool foretold; /* rests on what the reference would have called next by its earlier turns */
 };
 

@@ -57,6 +57,23 @@ uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, u
   return made;
 }
 
+uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uint64_t *out,
+                          uint32_t room) {
+  if (!member->first || position <= member->first || position > member->called + 1)
+    return 0;
+  const uint32_t count = position - member->first;
+  const uint32_t end = count > 2 ? repeated(member->sig, count, 2) : 0;
+  const uint32_t turn = count - end;
+  if (!end || end < turn)
+    return 0;
+  for (uint32_t i = 0; i < turn; i++)
+    if (member->sig[end - 1 - i] != member->sig[count - 1 - i])
+      return 0;
+  for (uint32_t made = 0; made < room; made++)
+    out[made] = member->sig[end + made % turn];
+  return room;
+}
+
 /* One whole turn is the past: the next begins with what was used longest ago. */
 static uint32_t longest_ago(const uint64_t *past, uint32_t length, const uint32_t *candidates,
                             uint32_t count) {

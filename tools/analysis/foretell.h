@@ -10,6 +10,11 @@
 uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, uint64_t *out,
                      uint32_t room);
 
+/* The same in front of `position`, but only where the member's calls had gone round in equal turns: two whole ones at
+ * least before that point. */
+uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uint64_t *out,
+                          uint32_t room);
+
 /* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
  * program order: an index into `candidates`, NT_NONE if its past does not tell. */
 uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,

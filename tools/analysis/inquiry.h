@@ -37,7 +37,12 @@ uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck);
 
+/* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that. */
+void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
+                       const struct nt_stuck *stuck);
+
 /* Each returns 0 or a negative enum nt_err. */
+int nt_judge_extras(struct nt_inquiry *inquiry);
 int nt_judge_stalls(struct nt_inquiry *inquiry);
 int nt_judge_outside(struct nt_inquiry *inquiry);
 int nt_judge_settings(struct nt_inquiry *inquiry);

@@ -13,16 +13,15 @@
 
 /* Deviations with the same story are one finding. */
 static bool same_story(const struct nt_inquiry *inquiry, const struct nt_joint *joint,
-                       uint32_t position, const struct nt_deviation *a,
-                       const struct nt_deviation *b) {
-  if (a->edit.how != b->edit.how)
+                       const struct nt_deviation *a, const struct nt_deviation *b) {
+  if (a->edit.how != b->edit.how || a->position != b->position)
     return false;
   if (a->edit.how != NT_EDIT_EXTRA)
     return true;
   const struct nt_model_call *x =
-      nt_member_call(inquiry->job, &joint->members[a->member], position);
+      nt_member_call(inquiry->job, &joint->members[a->member], a->position);
   const struct nt_model_call *y =
-      nt_member_call(inquiry->job, &joint->members[b->member], position);
+      nt_member_call(inquiry->job, &joint->members[b->member], b->position);
   return x && y && nt_fn_canonical(x->fn) == nt_fn_canonical(y->fn);
 }
 
@@ -77,8 +76,8 @@ static int fill_waiting(struct nt_inquiry *inquiry, struct nt_finding *finding,
       continue;
     if (!finding->since_ns || call->enter_ns < finding->since_ns)
       finding->since_ns = call->enter_ns;
-    bool named = nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn) &&
-                 (!exactly || nt_call_signature(call) == nt_call_signature(exactly));
+    bool named = exactly ? nt_call_signature(call) == nt_call_signature(exactly)
+                         : nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn);
     uint32_t index = member->call[divergence->position - member->first];
     if ((blamed && !blamed_too) || !named ||
         !nt_call_unfinished(inquiry->job, member->rank, index) ||
@@ -150,7 +149,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
     return -NT_ERR_MEMORY;
   int status = split_sides(inquiry, divergence, index, &agreeing);
   for (uint32_t i = first; i < divergence->deviation_count && !status; i++) {
-    if (!same_story(inquiry, joint, divergence->position, story, &divergence->deviations[i]))
+    if (!same_story(inquiry, joint, story, &divergence->deviations[i]))
       continue;
     done[i] = true;
     uint32_t rank = joint->members[divergence->deviations[i].member].rank;
@@ -160,24 +159,30 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
   }
   uint32_t named = story->edit.how == NT_EDIT_EXTRA ? story->member : divergence->reference;
   const struct nt_model_call *call =
-      nt_member_call(inquiry->job, &joint->members[named], divergence->position);
+      nt_member_call(inquiry->job, &joint->members[named], story->position);
   finding->fn = call ? call->fn : 0;
-  finding->seq = divergence->position;
+  finding->seq = story->position;
   finding->confidence = !divergence->decided ? NT_UNDECIDED
                         : story->foretold || divergence->agreeing * 2 <= divergence->voters
                             ? NT_LIKELY
                             : NT_CERTAIN;
   if (!status)
-    status = fill_waiting(inquiry, finding, divergence, class != NT_CLASS_MISSING, call);
+    status =
+        fill_waiting(inquiry, finding, divergence, class != NT_CLASS_MISSING,
+                     nt_member_call(inquiry->job, &joint->members[named], divergence->position));
   char place[NT_DESCRIBE], a[NT_DESCRIBE], b[NT_DESCRIBE];
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, index);
   say_story(finding, story, place, nt_describe_ranks(a, sizeof a, &who),
             nt_describe_ranks(b, sizeof b, &agreeing));
-  say_call(inquiry, finding, index, divergence->reference, divergence->position, &agreeing);
-  say_call(inquiry, finding, index, story->member, divergence->position, &who);
+  say_call(inquiry, finding, index, divergence->reference, story->position, &agreeing);
+  say_call(inquiry, finding, index, story->member, story->position, &who);
   if (story->foretold)
     nt_lines_add(&finding->evidence,
                  "in earlier turns the call of %s comes right after the one that is missing", a);
+  if (story->anchor)
+    nt_lines_add(&finding->evidence,
+                 "%s, this was the first; calls with equal arguments paired up until #%u",
+                 nt_anchor_text(story->anchor), divergence->position);
   nt_rank_set_free(&who);
   nt_rank_set_free(&agreeing);
   return status;

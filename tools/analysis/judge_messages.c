@@ -6,6 +6,7 @@
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
+#include "cli/call_text.h"
 
 /* Both sides of the message; the partner may have no trace. */
 static int blame_both(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
@@ -212,39 +213,112 @@ int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *s
   return blame_both(inquiry, send, blame);
 }
 
-int nt_judge_messages(struct nt_inquiry *inquiry) {
+static uint64_t bytes_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  return nt_call_bytes(nt_p2p_call(inquiry->job, end));
+}
+
+static int32_t world_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  return inquiry->job->model->ranks[end->rank].world;
+}
+
+/* "0→1 sends 3, 1 expects 5", in elements of a common type, else in bytes. */
+static void say_sizes(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                      const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
+  const struct nt_model_call *a = nt_p2p_call(inquiry->job, send);
+  const struct nt_model_call *b = nt_p2p_call(inquiry->job, recv);
+  const bool typed = a->dtype == b->dtype;
+  char type[32];
+  nt_lines_add(
+      &finding->evidence, "%d→%d sends %llu, %d expects %llu (%s)", world_of(inquiry, send),
+      world_of(inquiry, recv), (unsigned long long)(typed ? a->count : bytes_of(inquiry, send)),
+      world_of(inquiry, recv), (unsigned long long)(typed ? b->count : bytes_of(inquiry, recv)),
+      typed ? nt_dtype_text(type, sizeof type, a->dtype) : "bytes");
+}
+
+/* Whoever still waits in this queue: small messages are sent without waiting. */
+static int add_waiters(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                       uint32_t first) {
+  const struct nt_p2p_end *queue = &inquiry->p2p.ends[first];
   int status = 0;
-  for (uint32_t i = 0; i < inquiry->p2p.uneven_count && i < 16 && !status; i++) {
-    const struct nt_p2p_end *send = &inquiry->p2p.ends[inquiry->p2p.uneven[i]], *recv = send + 1;
-    if (i && inquiry->p2p.ends[inquiry->p2p.uneven[i - 1]].rank == send->rank)
-      continue;
-    struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, send->joint);
-    if (!finding)
-      return -NT_ERR_MEMORY;
-    const struct nt_model_call *call = nt_p2p_call(inquiry->job, send);
-    char a[NT_DESCRIBE], b[NT_DESCRIBE], who[NT_DESCRIBE];
-    status = nt_blame_uneven(inquiry, send, &finding->blame);
-    /* Name the call as the innocent side counts it. */
-    int32_t world = inquiry->job->model->ranks[send->rank].world;
-    bool sender = world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
-    finding->fn = sender ? nt_p2p_call(inquiry->job, recv)->fn : call->fn;
-    finding->seq = send->seq;
-    finding->field = "count";
-    finding->confidence = NT_CERTAIN;
-    finding->since_ns = nt_p2p_call(inquiry->job, recv)->enter_ns;
-    if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
-        nt_call_unfinished(inquiry->job, recv->rank, recv->call))
-      status = nt_finding_add(inquiry->job, &finding->waiting, recv->rank);
-    if (nt_rank_set_count(&finding->blame) > 1)
-      finding->confidence = NT_LIKELY;
-    nt_describe_call(a, sizeof a, inquiry->job, send->rank, send->call);
-    nt_describe_call(b, sizeof b, inquiry->job, recv->rank, recv->call);
-    nt_finding_say(finding, "%s of rank %d meets %s of rank %d; deviating: %s", a, world, b,
-                   inquiry->job->model->ranks[recv->rank].world,
-                   nt_describe_ranks(who, sizeof who, &finding->blame));
-    nt_lines_add(&finding->evidence, "%llu bytes are sent, %llu are expected",
-                 (unsigned long long)nt_call_bytes(call),
-                 (unsigned long long)nt_call_bytes(nt_p2p_call(inquiry->job, recv)));
+  for (uint32_t i = first; i < inquiry->p2p.count && !status; i++) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[i];
+    if (!nt_p2p_same_queue(end, queue))
+      break;
+    if (inquiry->freeze->fates[end->rank].kind == NT_FATE_ALIVE &&
+        (end->is_send ? nt_call_is_open(inquiry->job, end->rank, end->call)
+                      : nt_call_unfinished(inquiry->job, end->rank, end->call)))
+      status = nt_finding_add(inquiry->job, &finding->waiting, end->rank);
+  }
+  return status;
+}
+
+/* A message that was left out, or is too many, among others of its queue. */
+static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *shift) {
+  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
+  const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, lonely->joint);
+  char text[NT_DESCRIBE], who[NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = nt_p2p_call(inquiry->job, lonely)->fn;
+  finding->seq = lonely->seq;
+  finding->confidence = NT_CERTAIN;
+  finding->since_ns = nt_p2p_call(inquiry->job, lonely)->enter_ns;
+  int status = nt_blame_unmatched(inquiry, lonely, finding);
+  finding->field = NULL;
+  if (!status)
+    status = add_waiters(inquiry, finding, shift->uneven);
+  nt_describe_call(text, sizeof text, inquiry->job, lonely->rank, lonely->call);
+  nt_finding_say(finding,
+                 "%s of rank %d has no counterpart, and what follows it in that queue meets "
+                 "the wrong one; deviating: %s",
+                 text, world_of(inquiry, lonely),
+                 nt_describe_ranks(who, sizeof who, &finding->blame));
+  say_sizes(inquiry, finding, send, send + 1);
+  nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
+               shift->agree);
+  return status;
+}
+
+static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *send) {
+  const struct nt_p2p_end *recv = send + 1;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, send->joint);
+  char a[NT_DESCRIBE], b[NT_DESCRIBE], who[NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  int status = nt_blame_uneven(inquiry, send, &finding->blame);
+  /* Name the call as the innocent side counts it. */
+  const int32_t world = world_of(inquiry, send);
+  const bool sender = world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
+  finding->fn = nt_p2p_call(inquiry->job, sender ? recv : send)->fn;
+  finding->seq = send->seq;
+  finding->field = "count";
+  finding->confidence = nt_rank_set_count(&finding->blame) > 1 ? NT_LIKELY : NT_CERTAIN;
+  finding->since_ns = nt_p2p_call(inquiry->job, recv)->enter_ns;
+  if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
+      nt_call_unfinished(inquiry->job, recv->rank, recv->call))
+    status = nt_finding_add(inquiry->job, &finding->waiting, recv->rank);
+  nt_describe_call(a, sizeof a, inquiry->job, send->rank, send->call);
+  nt_describe_call(b, sizeof b, inquiry->job, recv->rank, recv->call);
+  nt_finding_say(finding, "%s of rank %d meets %s of rank %d; deviating: %s", a, world, b,
+                 world_of(inquiry, recv), nt_describe_ranks(who, sizeof who, &finding->blame));
+  say_sizes(inquiry, finding, send, recv);
+  return status;
+}
+
+int nt_judge_messages(struct nt_inquiry *inquiry) {
+  enum { TOLD = 16 };
+  const struct nt_p2p_end *before = NULL;
+  uint32_t told = 0;
+  int status = 0;
+  for (uint32_t i = 0; i < inquiry->p2p.uneven_count && told < TOLD && !status; i++) {
+    const struct nt_p2p_end *send = &inquiry->p2p.ends[inquiry->p2p.uneven[i]];
+    if (before && (before->rank == send->rank || nt_p2p_same_queue(before, send)))
+      continue; /* of one sender, the first */
+    before = send;
+    const struct nt_p2p_shift *shift = nt_p2p_shift_at(&inquiry->p2p, inquiry->p2p.uneven[i]);
+    status = shift ? judge_shift(inquiry, shift) : judge_uneven(inquiry, send);
+    told++;
   }
   return status;
 }

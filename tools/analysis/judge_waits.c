@@ -12,7 +12,6 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
-#include "analysis/refine.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -48,7 +47,8 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
   *count = 0;
   for (uint32_t i = 0; blames && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->moving)
+    const bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+    if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if (is_sink_rank(waits, stuck->laggards[j]))
@@ -239,34 +239,6 @@ static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
   }
 }
 
-/* Among calls that look alike, the buffers may tell which one was skipped. */
-static void refine(struct nt_inquiry *inquiry, struct nt_finding *finding,
-                   const struct blame *blame) {
-  const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
-  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
-  const struct nt_member *laggard = NULL, *reference = NULL;
-  if (finding->class != NT_CLASS_MISSING || stuck->kind != NT_STUCK_COLLECTIVE)
-    return;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *member = &joint->members[i];
-    if (member->rank == blame->rank)
-      laggard = member;
-    else if (!reference || member->called > reference->called)
-      reference = member;
-  }
-  uint32_t position = laggard && reference ? nt_refine_skip(inquiry->job, reference, laggard) : 0;
-  const struct nt_model_call *call =
-      position ? nt_member_call(inquiry->job, reference, position) : NULL;
-  if (!call)
-    return;
-  finding->seq = position;
-  finding->fn = call->fn;
-  nt_lines_add(&finding->evidence,
-               "by the buffers they use, rank %d's calls from #%u on are one behind: later calls "
-               "paired up, and the last one is left over",
-               inquiry->job->model->ranks[blame->rank].world, position);
-}
-
 /* Finding of this class for this operation, made if there is none. */
 static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_stuck, uint32_t item,
                                       enum nt_class class) {
@@ -346,7 +318,7 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
     stuck_of[finding - inquiry->verdict->findings] = blame->stuck;
     status = add_blame(inquiry, finding, blame);
     say_fate(inquiry, finding, blame);
-    refine(inquiry, finding, blame);
+    nt_refine_missing(inquiry, finding, blame->rank, &inquiry->waits.list[blame->stuck]);
     say_others(inquiry, finding, &blames[i], n, picked);
   }
   for (uint32_t i = before; i < inquiry->verdict->count && !status; i++)
@@ -483,6 +455,8 @@ static int judge_operations(struct nt_inquiry *inquiry) {
 }
 
 int nt_judge_waits(struct nt_inquiry *inquiry) {
-  int status = judge_ranks(inquiry);
+  int status = nt_judge_extras(inquiry);
+  if (!status)
+    status = judge_ranks(inquiry);
   return status ? status : judge_operations(inquiry);
 }

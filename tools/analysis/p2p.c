@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/edit.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
@@ -85,6 +86,94 @@ static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end) {
   return oldest < nt_p2p_call(job, end)->enter_ns;
 }
 
+/* AlltoAll, Gather and Scatter are sends and receives to NCCL: does one of the partner stand at the other side of
+ * this end's place in the queue? Also true where what came before it is gone, so that its place is not known. */
+static bool meets_collective(const struct nt_job *job, const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(job, end);
+  if (!partner)
+    return false;
+  const struct nt_model_rank *rank = nt_member_rank(job, partner);
+  const enum nt_shape counterpart = end->is_send ? NT_SHAPE_RECV : NT_SHAPE_SEND;
+  const int32_t peer = end->is_send ? end->source : end->destination;
+  bool known = !rank->lost && !rank->overwritten;
+  uint32_t position = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (call->view != partner->view || call->enter_ns > job->cut_ns || !nt_call_counts(call))
+      continue;
+    if (shape == counterpart && call->peer == peer) {
+      position = call->seq;
+      known = true;
+    } else if (shape == NT_SHAPE_COLL_P2P && (!known || ++position == end->seq)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
+  return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
+}
+
+static bool find_shift(const struct nt_job *job, const struct nt_p2p *p2p, uint32_t uneven,
+                       struct nt_p2p_shift *out) {
+  uint64_t sends[NT_EDIT_WINDOW], recvs[NT_EDIT_WINDOW];
+  uint32_t send_at[NT_EDIT_WINDOW], recv_at[NT_EDIT_WINDOW], n = 0, m = 0;
+  for (uint32_t i = uneven; i < p2p->count && nt_p2p_same_queue(&p2p->ends[i], &p2p->ends[uneven]);
+       i++) {
+    const uint64_t bytes = nt_call_bytes(nt_p2p_call(job, &p2p->ends[i]));
+    uint32_t *count = p2p->ends[i].is_send ? &n : &m;
+    if (*count == NT_EDIT_WINDOW)
+      break;
+    (p2p->ends[i].is_send ? sends : recvs)[*count] = bytes;
+    (p2p->ends[i].is_send ? send_at : recv_at)[(*count)++] = i;
+  }
+  if (!n || !m)
+    return false;
+  const struct nt_edit edit = nt_edit_compare(sends, n, recvs, m);
+  if ((edit.how != NT_EDIT_SKIPPED && edit.how != NT_EDIT_EXTRA) || !edit.matched)
+    return false;
+  const bool sent = edit.how == NT_EDIT_SKIPPED; /* there, and never received */
+  if (edit.matched != (sent ? m : n))
+    return false;
+  *out = (struct nt_p2p_shift){
+      .uneven = uneven, .lonely = sent ? send_at[0] : recv_at[0], .agree = edit.matched};
+  return true;
+}
+
+static int find_shifts(const struct nt_job *job, struct nt_p2p *out) {
+  const struct nt_p2p_end *told = NULL;
+  out->shifts = malloc(((size_t)out->uneven_count + 1) * sizeof *out->shifts);
+  if (!out->shifts)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < out->uneven_count; i++) {
+    const struct nt_p2p_end *send = &out->ends[out->uneven[i]];
+    if (told && nt_p2p_same_queue(told, send))
+      continue;
+    told = send;
+    if (!find_shift(job, out, out->uneven[i], &out->shifts[out->shift_count]))
+      continue;
+    out->shift_count++;
+    for (uint32_t j = 0; j < out->unmatched_count; j++)
+      if (nt_p2p_same_queue(&out->ends[out->unmatched[j]], send))
+        out->ends[out->unmatched[j]].shifted = true;
+  }
+  return 0;
+}
+
+static int by_uneven(const void *key, const void *item) {
+  const uint32_t *wanted = key;
+  const struct nt_p2p_shift *shift = item;
+  return *wanted < shift->uneven ? -1 : *wanted > shift->uneven;
+}
+
+const struct nt_p2p_shift *nt_p2p_shift_at(const struct nt_p2p *p2p, uint32_t uneven) {
+  if (!p2p->shift_count)
+    return NULL;
+  return bsearch(&uneven, p2p->shifts, p2p->shift_count, sizeof *p2p->shifts, by_uneven);
+}
+
 int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
   memset(out, 0, sizeof *out);
   int status = collect(job, out);
@@ -96,7 +185,7 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
     bool pair = i + 1 < out->count && a->joint == b->joint && a->source == b->source &&
                 a->destination == b->destination && a->seq == b->seq && a->is_send && !b->is_send;
     if (!pair) {
-      if (would_show(job, a))
+      if (would_show(job, a) && !meets_collective(job, a))
         out->unmatched[out->unmatched_count++] = i;
       continue;
     }
@@ -104,12 +193,13 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
       out->uneven[out->uneven_count++] = i;
     i++;
   }
-  return 0;
+  return find_shifts(job, out);
 }
 
 void nt_p2p_free(struct nt_p2p *p2p) {
   free(p2p->ends);
   free(p2p->unmatched);
   free(p2p->uneven);
+  free(p2p->shifts);
   memset(p2p, 0, sizeof *p2p);
 }

@@ -16,17 +16,34 @@ struct nt_p2p_end {
   uint32_t seq;
   uint32_t rank, call; /* whose, and which of its calls */
   bool is_send;
+  bool
+      shifted; /* without counterpart, since the sides of its queue stopped agreeing at a call before it */
+};
+
+/* Sizes of a queue differ from one pair on, and agree again once one end is left out. */
+struct nt_p2p_shift {
+  uint32_t uneven; /* index of the send of that pair */
+  uint32_t lonely; /* index of the end to leave out: it has no counterpart */
+  uint32_t agree;  /* later calls that agree without it */
 };
 
 struct nt_p2p {
   struct nt_p2p_end *ends; /* all up to the cut, sorted by queue, position and direction */
   uint32_t count;
-  uint32_t *
-      unmatched; /* indices of ends without counterpart whose partner has a trace that would show it */
+  /* Indices of ends without counterpart, be it in a collective, whose partner has a trace that would show it. */
+  uint32_t *unmatched;
   uint32_t unmatched_count;
   uint32_t *uneven; /* indices of sends whose receive, the next end, has another size */
   uint32_t uneven_count;
+  struct nt_p2p_shift *shifts; /* of queues, by `uneven` */
+  uint32_t shift_count;
 };
+
+/* The shift that begins with this uneven pair, NULL if there is none. */
+const struct nt_p2p_shift *nt_p2p_shift_at(const struct nt_p2p *p2p, uint32_t uneven);
+
+/* Ends of one communicator, source and destination. */
+bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b);
 
 /* Returns 0 or a negative enum nt_err; free the result either way. */
 int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out);

@@ -213,6 +213,17 @@ static uint32_t first_held(const struct nt_job *job, const struct nt_joint *join
   return first;
 }
 
+/* Nobody is behind if it is left over from a call too many. */
+static void judge_extra(const struct nt_finder *f, struct nt_stuck *stuck) {
+  if (stuck->moving)
+    return;
+  stuck->extra = nt_anchors_extra(f->job, &f->job->joints[stuck->joint], stuck->seq);
+  if (!stuck->extra.position)
+    return;
+  stuck->kind = NT_STUCK_DIVERGED;
+  stuck->laggard_count = stuck->leaver_count = 0;
+}
+
 static int stuck_collective(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
@@ -241,10 +252,12 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
     }
     nt_stuck_note_member(f, stuck, member, stuck->seq);
   }
-  if (!blind)
-    judge_movement(f, stuck);
-  else if (!judge_blind(f, stuck, joint))
+  if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
+  } else if (!blind) {
+    judge_movement(f, stuck);
+    judge_extra(f, stuck);
+  }
   return 0;
 }
 
@@ -362,10 +375,6 @@ static int stuck_teardown(struct nt_finder *f, uint32_t index) {
   return 0;
 }
 
-static bool same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
-  return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
-}
-
 static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
                       const struct nt_creations *creations,
                       const struct nt_divergence *divergences) {
@@ -386,7 +395,7 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
     status = stuck_teardown(f, i);
   for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
     const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
-    if (i && same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
+    if (i && nt_p2p_same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
       continue; /* only the first of a queue is waited for */
     status = stuck_message(f, p2p, p2p->unmatched[i]);
   }

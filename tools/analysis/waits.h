@@ -15,6 +15,7 @@
 #define NT_WAITS_H
 
 #include "analysis/align.h"
+#include "analysis/anchors.h"
 #include "analysis/creation.h"
 #include "analysis/freeze.h"
 #include "analysis/p2p.h"
@@ -47,9 +48,11 @@ struct nt_stuck {
   uint32_t *blocked, blocked_count;  /* DEVICE: devices that are at other work in front of it */
   bool absent;                       /* a member without a trace may be among those that did not */
   bool open;                         /* some waiter's host is inside the call */
-  bool soft;     /* a send that may have been buffered: the rank may have gone on */
-  bool moving;   /* those that are behind were seen to make calls, or it is too early to say */
-  bool excused;  /* `soft` or `moving`: not followed */
+  bool soft;    /* a send that may have been buffered: the rank may have gone on */
+  bool moving;  /* those that are behind were seen to make calls, or it is too early to say */
+  bool excused; /* `soft` or `moving`: not followed */
+  struct nt_shift
+      extra; /* of kind DIVERGED: the call too many from which it is left over, if position is set */
   uint32_t knot; /* number of its strongly connected component */
 };
 

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues of sends and receives: what meets what when one is left out, or is a collective. */
+#include "model_builder.h"
+
+static struct job j;
+
+static uint32_t start(uint32_t ranks) {
+  char members[16];
+  job_start(&j, ranks);
+  snprintf(members, sizeof members, "0-%u", ranks - 1);
+  return job_comm(&j, "A", members);
+}
+
+/* Everybody passes `count` to the next; rank `but` does not send (or not receive). */
+static void pass(uint32_t a, uint64_t count, int no_send, int no_recv) {
+  for (uint32_t r = 0; r < j.ranks; r++) {
+    if ((int)r != no_send)
+      job_send(&j, r, a, (r + 1) % j.ranks, count);
+    if ((int)r != no_recv)
+      job_recv(&j, r, a, (r + j.ranks - 1) % j.ranks, count);
+  }
+}
+
+static void a_send_left_out_among_others_is_found_where_it_is(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  pass(a, 100, -1, -1);
+  pass(a, 200, 1, -1);
+  pass(a, 300, -1, -1);
+  assert_verdict(&j, "p2p Recv 2 blame 1 waiting 2");
+}
+
+static void a_receive_left_out_among_others_is_found_where_it_is(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  pass(a, 100, -1, -1);
+  pass(a, 200, -1, 3);
+  pass(a, 300, -1, -1);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].fn, NT_FN_Send);
+  assert_int_equal(v->findings[0].seq, 2);
+  assert_string_equal(set_text(&v->findings[0].blame), "3");
+  job_free(&j);
+}
+
+static void of_two_sides_both_may_have_left_one_out(void **state) {
+  (void)state;
+  uint32_t a = start(2);
+  for (uint64_t n = 1; n <= 3; n++) {
+    if (n != 2)
+      job_send(&j, 0, a, 1, 100 * n);
+    job_recv(&j, 1, a, 0, 100 * n);
+  }
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_P2P);
+  assert_int_equal(v->findings[0].seq, 2);
+  assert_int_not_equal(v->findings[0].confidence, NT_CERTAIN);
+  job_free(&j);
+}
+
+static void another_size_says_who_sends_how_much_to_whom(void **state) {
+  (void)state;
+  uint32_t a = start(2);
+  job_send(&j, 0, a, 1, 3);
+  job_recv(&j, 1, a, 0, 5);
+  struct nt_verdict *v = job_judge(&j);
+  bool said = false;
+  for (uint32_t i = 0; i < v->findings[0].evidence.count; i++)
+    said |= strstr(v->findings[0].evidence.line[i], "0→1 sends 3, 1 expects 5 (f32)") != NULL;
+  assert_true(said);
+  job_free(&j);
+}
+
+static void a_send_meets_the_receive_inside_an_all_to_all(void **state) {
+  (void)state;
+  uint32_t a = start(3);
+  job_all(&j, a, NT_FN_AlltoAll, 64);
+  job_others(&j, 1, a, NT_FN_AlltoAll, 64);
+  struct nt_model_call *send = job_send(&j, 1, a, 0, 64);
+  send->seq = 2; /* the first all-to-all took one place of the queue */
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1); /* and rank 0 is not accused of a receive that it lacks */
+  assert_int_equal(v->findings[0].class, NT_CLASS_MISSING);
+  assert_int_equal(v->findings[0].fn, NT_FN_AlltoAll);
+  assert_string_equal(set_text(&v->findings[0].blame), "1");
+  job_free(&j);
+}
+
+static void a_send_behind_an_all_to_all_still_lacks_its_receive(void **state) {
+  (void)state;
+  uint32_t a = start(3);
+  job_all(&j, a, NT_FN_AlltoAll, 64);
+  struct nt_model_call *send = job_send(&j, 1, a, 0, 1 << 20);
+  send->seq = 2;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_P2P);
+  assert_int_equal(v->findings[0].fn, NT_FN_Send);
+  job_free(&j);
+}
+
+static void a_gap_in_front_does_not_place_an_all_to_all(void **state) {
+  (void)state;
+  uint32_t a = start(3);
+  for (uint32_t r = 0; r < 3; r++)
+    j.collectives[r][a] = 7;
+  job_rank(&j, 0)->overwritten = 20; /* how many messages came before is not known */
+  job_all(&j, a, NT_FN_AlltoAll, 64);
+  struct nt_model_call *send = job_send(&j, 1, a, 0, 64);
+  send->seq = 1;
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_false(nt_rank_set_has(&v->findings[i].blame, 0));
+  job_free(&j);
+}
+
+#define TEST(name) cmocka_unit_test(name)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_send_left_out_among_others_is_found_where_it_is),
+      TEST(a_receive_left_out_among_others_is_found_where_it_is),
+      TEST(of_two_sides_both_may_have_left_one_out),
+      TEST(another_size_says_who_sends_how_much_to_whom),
+      TEST(a_send_meets_the_receive_inside_an_all_to_all),
+      TEST(a_send_behind_an_all_to_all_still_lacks_its_receive),
+      TEST(a_gap_in_front_does_not_place_an_all_to_all),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

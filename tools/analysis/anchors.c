@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each kind of anchor gives every call a mark; the marks of two members are compared as signatures are. */
+#include "analysis/anchors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/sequence.h"
+#include "nccl/nccl_api.h"
+
+/* Marks of one member from `low` on, a row for each kind. 0: not known. */
+struct marks {
+  uint64_t *row[NT_ANCHOR_LIMIT];
+  uint32_t count;
+};
+
+const char *nt_anchor_text(enum nt_anchor anchor) {
+  static const char *const texts[NT_ANCHOR_LIMIT] = {
+      [NT_ANCHOR_NONE] = "",
+      [NT_ANCHOR_BUFFER] = "by the buffers they use",
+      [NT_ANCHOR_SITE] = "by the lines they were made at",
+      [NT_ANCHOR_OTHERS] = "by the calls on other communicators around them",
+      [NT_ANCHOR_COUNT] = "by the host waits and calls on other communicators in front of them",
+  };
+  return texts[anchor];
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = (a ^ b * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+  x ^= x >> 32;
+  return x ? x : 1;
+}
+
+/* By joint: is the rank of `partner` in it as well? */
+static bool *shared_joints(const struct nt_job *job, const struct nt_member *partner) {
+  bool *shared = calloc((size_t)job->joint_count + 1, sizeof *shared);
+  const struct nt_model_rank *rank = &job->model->ranks[partner->rank];
+  for (uint32_t v = 0; shared && v < rank->view_count; v++) {
+    struct nt_place place = job->places[partner->rank][v];
+    if (place.joint != NT_NONE)
+      shared[place.joint] = true;
+  }
+  return shared;
+}
+
+/* What stood in front of a call. */
+struct context {
+  uint64_t others; /* the last call on another communicator of both */
+  uint32_t made;   /* host waits and calls on other communicators so far, of this thread */
+};
+
+/* In program order of each thread; by sequence number from `low` on. */
+static void find_contexts(const struct nt_job *job, uint32_t joint, const struct nt_member *member,
+                          const bool *shared, uint32_t low, struct context *contexts) {
+  const struct nt_model_rank *rank = &job->model->ranks[member->rank];
+  struct context now = {0};
+  uint32_t thread = 0;
+  bool begun = false;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (call->enter_ns > job->cut_ns)
+      continue;
+    if (call->thread != thread) {
+      thread = call->thread;
+      now = (struct context){0};
+      begun = false;
+    }
+    uint32_t of = call->view == NT_NONE ? NT_NONE : job->places[member->rank][call->view].joint;
+    enum nt_shape shape = nt_fn_shape(call->fn);
+    bool collective = nt_fn_is_collective(call->fn) && nt_call_counts(call);
+    if (collective && of == joint && call->seq >= low && call->seq <= member->called) {
+      if (!begun)
+        now.made = 0; /* counted from the first call that both have */
+      begun = true;
+      contexts[call->seq - low] = now;
+    } else if (collective || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
+               nt_fn_is_host_wait(call->fn)) {
+      now.made++;
+      if (collective && of != NT_NONE && of != joint && shared[of])
+        now.others = mix(of + 1, call->seq);
+    }
+  }
+}
+
+static void fill_marks(const struct nt_job *job, const struct nt_member *member, uint32_t low,
+                       const struct context *contexts, struct marks *marks) {
+  for (uint32_t i = 0; i < marks->count; i++) {
+    const struct nt_model_call *call = nt_member_call(job, member, low + i);
+    if (!call || call->seq < low)
+      continue;
+    const uint64_t sig = nt_call_signature(call);
+    const struct context *context = &contexts[call->seq - low];
+    marks->row[NT_ANCHOR_BUFFER][i] = call->buffer ? mix(sig, call->buffer) : 0;
+    marks->row[NT_ANCHOR_SITE][i] = call->at ? mix(sig, call->at) : 0;
+    marks->row[NT_ANCHOR_OTHERS][i] = mix(sig, context->others);
+    marks->row[NT_ANCHOR_COUNT][i] = mix(sig, context->made);
+  }
+}
+
+static void free_marks(struct marks *marks) {
+  free(marks->row[NT_ANCHOR_BUFFER]);
+}
+
+static int make_marks(const struct nt_job *job, const struct nt_joint *joint,
+                      const struct nt_member *member, const struct nt_member *partner, uint32_t low,
+                      struct marks *marks) {
+  marks->count = member->called + 1 - low;
+  uint64_t *rows = calloc((size_t)marks->count * (NT_ANCHOR_LIMIT - 1), sizeof *rows);
+  struct context *contexts = calloc(marks->count, sizeof *contexts);
+  bool *shared = shared_joints(job, partner);
+  int status = rows && contexts && shared ? 0 : -NT_ERR_MEMORY;
+  for (uint32_t kind = NT_ANCHOR_BUFFER; rows && kind < NT_ANCHOR_LIMIT; kind++)
+    marks->row[kind] = rows + (size_t)marks->count * (kind - 1);
+  if (!status) {
+    find_contexts(job, (uint32_t)(joint - job->joints), member, shared, low, contexts);
+    fill_marks(job, member, low, contexts, marks);
+  }
+  free(contexts);
+  free(shared);
+  return status;
+}
+
+/* First index at which two rows differ; `count` if none, or none that is known on both sides. */
+static uint32_t first_difference(const uint64_t *a, const uint64_t *b, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (!a[i] || !b[i])
+      return count;
+    if (a[i] != b[i])
+      return i;
+  }
+  return count;
+}
+
+static bool is_known(const uint64_t *row, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!row[i])
+      return false;
+  return true;
+}
+
+/* Calls that pair up once `run` of the longer row are left out. */
+static uint32_t pairs_after(const uint64_t *longer, uint32_t long_count, const uint64_t *shorter,
+                            uint32_t short_count, uint32_t at, uint32_t run) {
+  uint32_t t = 0;
+  while (at + t < short_count && at + run + t < long_count &&
+         longer[at + run + t] == shorter[at + t])
+    t++;
+  return t;
+}
+
+/* The other kinds of anchor must not contradict: where they knew everything and agreed before, they agree by the
+ * shift as well, as far as `pairs` calls. */
+static bool is_compatible(const struct marks *longer, const struct marks *shorter, uint32_t at,
+                          uint32_t run, uint32_t pairs) {
+  for (uint32_t kind = NT_ANCHOR_BUFFER; kind < NT_ANCHOR_LIMIT; kind++) {
+    const uint64_t *a = longer->row[kind], *b = shorter->row[kind];
+    uint32_t common = longer->count < shorter->count ? longer->count : shorter->count;
+    uint32_t end = at + run + pairs < longer->count ? at + run + pairs : longer->count;
+    if (!is_known(a, end) || !is_known(b, at + pairs) ||
+        first_difference(a, b, at < common ? at : common) < at)
+      continue;
+    if (pairs_after(a, end, b, at + pairs, at, run) < pairs)
+      return false;
+  }
+  return true;
+}
+
+static uint32_t differing(const uint64_t *a, const uint64_t *b, uint32_t from, uint32_t to) {
+  uint32_t count = 0;
+  for (uint32_t i = from; i < to; i++)
+    count += a[i] != b[i];
+  return count;
+}
+
+/* Has `shorter` left calls of `longer` out at `at`, by one kind of anchor? Fills all of the shift but `how`. */
+static bool is_shift(const struct marks *longer, const struct marks *shorter, enum nt_anchor kind,
+                     uint32_t at, struct nt_shift *out) {
+  const uint64_t *a = longer->row[kind], *b = shorter->row[kind];
+  uint32_t n = longer->count - at, m = shorter->count - at;
+  n = n < NT_EDIT_WINDOW ? n : NT_EDIT_WINDOW;
+  m = m < NT_EDIT_WINDOW / 2 ? m : NT_EDIT_WINDOW / 2;
+  struct nt_edit edit = nt_edit_compare(a + at, n, b + at, m);
+  bool whole = edit.matched == m || edit.matched + edit.run == n;
+  if (edit.how != NT_EDIT_SKIPPED || !whole)
+    return false;
+  uint32_t pairs = pairs_after(a, longer->count, b, shorter->count, at, edit.run);
+  if (!pairs || !is_compatible(longer, shorter, at, edit.run, pairs))
+    return false;
+  uint32_t common = longer->count < shorter->count ? longer->count : shorter->count;
+  out->position = at + 1;
+  out->run = edit.run;
+  out->anchor = kind;
+  out->agree = pairs;
+  out->broken = differing(a, b, at, at + pairs < common ? at + pairs : common);
+  return true;
+}
+
+static struct nt_shift shift_by(const struct marks *reference, const struct marks *member,
+                                enum nt_anchor kind) {
+  struct nt_shift shift = {0};
+  uint32_t common = reference->count < member->count ? reference->count : member->count;
+  const uint64_t *a = reference->row[kind], *b = member->row[kind];
+  uint32_t at = first_difference(a, b, common);
+  if (at == common || !is_known(a + at, reference->count - at) ||
+      !is_known(b + at, member->count - at))
+    return shift;
+  if (is_shift(reference, member, kind, at, &shift))
+    shift.how = NT_EDIT_SKIPPED;
+  else if (is_shift(member, reference, kind, at, &shift))
+    shift.how = NT_EDIT_EXTRA;
+  return shift;
+}
+
+struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint *joint,
+                                 uint32_t reference, uint32_t member) {
+  const struct nt_member *a = &joint->members[reference], *b = &joint->members[member];
+  struct nt_shift best = {0};
+  struct marks of_a = {0}, of_b = {0};
+  uint32_t low = a->first > b->first ? a->first : b->first;
+  if (!low || low > a->called || low > b->called)
+    return best;
+  int status = make_marks(job, joint, a, b, low, &of_a);
+  if (!status)
+    status = make_marks(job, joint, b, a, low, &of_b);
+  for (uint32_t kind = NT_ANCHOR_BUFFER; kind < NT_ANCHOR_LIMIT && !status; kind++) {
+    struct nt_shift shift = shift_by(&of_a, &of_b, kind);
+    if (shift.position && (!best.position || shift.position + low - 1 < best.position)) {
+      best = shift;
+      best.position += low - 1;
+    }
+  }
+  free_marks(&of_a);
+  free_marks(&of_b);
+  return best;
+}
+
+/* Does no other member make a call at the line of this one? Then it is no branch that only differs in its line. */
+static bool is_own_line(const struct nt_job *job, const struct nt_joint *joint, uint32_t member,
+                        uint32_t position) {
+  const struct nt_model_call *call = nt_member_call(job, &joint->members[member], position);
+  if (!call || !call->at)
+    return false;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *other = &joint->members[i];
+    for (uint32_t p = other->first; i != member && p && p <= other->called; p++) {
+      const struct nt_model_call *theirs = nt_member_call(job, other, p);
+      if (theirs && theirs->at == call->at)
+        return false;
+    }
+  }
+  return true;
+}
+
+/* A member that made all calls but the last; NT_NONE unless most are so, and the others made that one. */
+static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
+  uint32_t ahead = 0, behind = NT_NONE;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const uint32_t called = joint->members[i].called;
+    if (called + 1 < last)
+      return NT_NONE;
+    ahead += called >= last;
+    if (called < last && behind == NT_NONE)
+      behind = i;
+  }
+  return ahead * 2 < joint->member_count ? behind : NT_NONE;
+}
+
+/* Adds what one member ahead tells; false if it contradicts. */
+static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
+                      uint32_t member, uint32_t last, struct nt_shift *found) {
+  const struct nt_shift shift = nt_anchors_shift(job, joint, reference, member);
+  if (shift.how != NT_EDIT_EXTRA || !shift.position ||
+      shift.run > joint->members[member].called + 1 - last ||
+      (found->position && found->position != shift.position) ||
+      (shift.broken < 2 && !is_own_line(job, joint, member, shift.position)))
+    return false;
+  if (!found->position || shift.broken < found->broken)
+    *found = shift;
+  return true;
+}
+
+struct nt_shift nt_anchors_extra(const struct nt_job *job, const struct nt_joint *joint,
+                                 uint32_t last) {
+  const struct nt_shift none = {0};
+  struct nt_shift found = none;
+  const uint32_t reference = joint->absent ? NT_NONE : member_behind(joint, last);
+  if (reference == NT_NONE)
+    return none;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].called >= last && !add_extra(job, joint, reference, i, last, &found))
+      return none;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (i != reference && joint->members[i].called < last &&
+        nt_anchors_shift(job, joint, reference, i).position)
+      return none; /* those behind are not alike */
+  return found;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One call is left over in the end, and all that came before paired up: which was skipped, or too many?
+ *
+ * That some members did not call the last one is certain and no vote. That it is left over from a call that
+ * the others never made takes a majority, and anchors that say so of all calls since.
+ */
+#include <string.h>
+
+#include "analysis/anchors.h"
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+
+/* Calls that would not agree without the shift, from which on it is certain. */
+enum { CERTAIN_FROM = 3 };
+
+void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
+                       const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  uint32_t laggard = NT_NONE, reference = NT_NONE;
+  if (finding->class != NT_CLASS_MISSING || stuck->kind != NT_STUCK_COLLECTIVE)
+    return;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    if (joint->members[i].rank == rank)
+      laggard = i;
+    else if (reference == NT_NONE || joint->members[i].called > joint->members[reference].called)
+      reference = i;
+  }
+  if (laggard == NT_NONE || reference == NT_NONE)
+    return;
+  const struct nt_shift shift = nt_anchors_shift(inquiry->job, joint, reference, laggard);
+  const struct nt_model_call *call =
+      nt_member_call(inquiry->job, &joint->members[reference], shift.position);
+  if (!call || shift.how != NT_EDIT_SKIPPED ||
+      shift.run > joint->members[reference].called - joint->members[laggard].called)
+    return;
+  if (finding->seq == stuck->seq || shift.position < finding->seq) {
+    finding->seq = shift.position;
+    finding->fn = call->fn;
+  }
+  nt_lines_add(&finding->evidence,
+               "%s, rank %d's calls from #%u on are %u behind: later calls paired up, and the last "
+               "is left over",
+               nt_anchor_text(shift.anchor), inquiry->job->model->ranks[rank].world, shift.position,
+               shift.run);
+}
+
+static int tell_extra(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  const struct nt_shift *shift = &stuck->extra;
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_EXTRA, stuck->joint);
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], text[NT_DESCRIBE], last[NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  finding->seq = shift->position;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
+  nt_describe_place(last, sizeof last, inquiry->job, stuck->fn, stuck->seq, stuck->joint);
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(inquiry->job, member, shift->position);
+    if (member->called < stuck->seq || !call)
+      continue;
+    const char *site = nt_model_site(nt_member_rank(inquiry->job, member), call->at);
+    finding->fn = call->fn;
+    status = nt_finding_add(inquiry->job, &finding->blame, member->rank);
+    nt_lines_add(&finding->evidence, "rank %d called %s%s%s",
+                 nt_member_rank(inquiry->job, member)->world,
+                 nt_describe_call(text, sizeof text, inquiry->job, member->rank,
+                                  member->call[shift->position - member->first]),
+                 site ? " at " : "", site ? site : "");
+  }
+  nt_describe_ranks(who, sizeof who, &finding->blame);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
+  nt_finding_say(finding,
+                 "%s called %s, which the other members never did; its later calls paired up "
+                 "with others, and in the end it waits alone in %s",
+                 who, place, last);
+  nt_lines_add(&finding->evidence, "%s: without that call the %u that follow it agree",
+               nt_anchor_text(shift->anchor), shift->agree);
+  return status;
+}
+
+int nt_judge_extras(struct nt_inquiry *inquiry) {
+  int status = 0;
+  for (uint32_t i = 0; i < inquiry->waits.count && !status; i++)
+    if (inquiry->waits.list[i].extra.position)
+      status = tell_extra(inquiry, &inquiry->waits.list[i]);
+  return status;
+}
