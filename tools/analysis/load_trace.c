@@ -103,20 +103,18 @@ static void free_numbering(struct numbering *numbering) {
 /* Addresses differ between ranks; the order in which they first come does not. */
 static uint32_t number_buffers(struct numbering *numbering, uint32_t view, uint64_t send,
                                uint64_t recv) {
-  struct buffers *entry = NULL, *made = calloc(1, sizeof *made);
-  if (!made)
-    return 0;
-  made->key.view = view;
-  made->key.send = send;
-  made->key.recv = recv;
-  HASH_FIND(hh, numbering->table, &made->key, sizeof made->key, entry);
-  if (entry) {
-    free(made);
+  struct buffers *entry = NULL;
+  const struct buffers wanted = {.key = {.view = view, .send = send, .recv = recv}};
+  HASH_FIND(hh, numbering->table, &wanted.key, sizeof wanted.key, entry);
+  if (entry)
     return entry->number;
-  }
-  made->number = ++numbering->next[view];
-  HASH_ADD(hh, numbering->table, key, sizeof made->key, made);
-  return made->number;
+  entry = malloc(sizeof *entry);
+  if (!entry)
+    return 0;
+  *entry = wanted;
+  entry->number = ++numbering->next[view];
+  HASH_ADD(hh, numbering->table, key, sizeof entry->key, entry);
+  return entry->number;
 }
 
 /* Stacks are few and come again and again: the sites of the last ones, by their ids. */

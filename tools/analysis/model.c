@@ -384,12 +384,11 @@ int nt_model_settle(struct nt_model *model) {
   drop_damaged(model);
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
-  for (uint32_t i = 0; i < model->rank_count; i++)
+  for (uint32_t i = 0; i < model->rank_count; i++) {
     mark_pending(&model->ranks[i]);
-  for (uint32_t i = 0; i < model->rank_count; i++)
     mark_abandoned(&model->ranks[i]);
-  for (uint32_t i = 0; i < model->rank_count; i++)
     model->ranks[i].leaving = is_leaving(&model->ranks[i]);
+  }
   int32_t expected = expected_ranks(model);
   if (expected > model->expected)
     model->expected = expected;
