@@ -22,7 +22,7 @@
 enum { LAYOUTS = 2, TURNS = 7, PROCESSORS = 2 };
 
 static const char *const layouts[LAYOUTS][4] = {{"8", "8", "16", "1"}, {"8", "4", "32", "4"}};
-static const char operations[] = "2000", culprit[] = "37";
+static const char operations[] = "2000", culprit[] = "37", fault[] = "stop=37";
 
 struct result {
   double seconds, megabytes;
@@ -96,8 +96,7 @@ static int make_traces(const char *tools, const char *const layout[4], const cha
                   (char *)layout[2],
                   (char *)layout[3],
                   (char *)operations,
-                  "stop",
-                  (char *)culprit,
+                  (char *)fault,
                   NULL};
   if (run(argv, file).exit_code != 0)
     return -1;

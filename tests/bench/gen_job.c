@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gen_job DIR TP PP DP EP OPS [stop|skip RANK]: traces of a whole job that hangs, for measuring the tools. Prints
- * `#SEQ`, the position of the all-reduce on its tensor-parallel communicator that RANK does not call.
+ * gen_job DIR TP PP DP EP OPS [WORD…]: traces of a whole job, for measuring the tools.
+ *
+ *   stop=RANK, skip=RANK  the rank leaves out a call, with all after it or alone; prints `#SEQ`, the position of that
+ *                         all-reduce on its tensor-parallel communicator
+ *   abort                 in the end all others abort their communicators and exit with 1
+ *   leave                 in the end all destroy their communicators and exit with 0
+ *   size=BYTES            of each file: less than the calls need, and the oldest are gone
  *
  * Each rank gets an area of its own, filled as the library fills it, and the library's drain makes the file: a
  * test of tools on traces that no writer made would prove little. Times are the plan's; the processes are those of
@@ -29,14 +34,22 @@
 #define HUNG (60 * SECOND)                    /* from the last call to the last sign of life */
 #define SETUP (10 * SECOND)                   /* from the start to the first operation */
 
+enum ending { STAYS, ABORTS, LEAVES };
 enum { PER_NODE = 8, TICK_CALLS = 512, AREA = 1 << 20, FILE_SIZE = 2 << 20, FRAMES = 12 };
 enum { PROCESSES = 2 };
 
 static const char *const names[JOB_COMMS] = {"world", "tp", "pp", "dp", "ep"};
 
+struct order {
+  const char *directory;
+  enum ending ending;
+  uint64_t size;
+};
+
 struct writer {
   const struct job_plan *plan;
-  const char *directory, *areas;
+  const struct order *order;
+  const char *areas;
   uint32_t rank, stage;
   struct nt_area area;
   struct nt_ring_writer ring;
@@ -345,9 +358,9 @@ static void set_state(struct writer *w, uint64_t now) {
 /* ---- files --------------------------------------------------------------------------------------- */
 
 static int begin(struct writer *w) {
-  struct nt_drain_config config = {.size = FILE_SIZE, .keep_attempts = 2};
+  struct nt_drain_config config = {.size = w->order->size, .keep_attempts = 2};
   struct nt_error err;
-  snprintf(config.directory, sizeof config.directory, "%s", w->directory);
+  snprintf(config.directory, sizeof config.directory, "%s", w->order->directory);
   if (nt_area_create(w->areas, AREA, &w->area) || !w->area.path[0])
     return -1;
   identify(w);
@@ -366,6 +379,39 @@ static int begin(struct writer *w) {
   return 0;
 }
 
+/* Ends all communicators and exits, some milliseconds before or after the others. */
+static void leave(struct writer *w, uint64_t now) {
+  const bool aborts = w->order->ending == ABORTS;
+  struct nt_area_header *h = w->area.header;
+  if (w->order->ending == STAYS || (aborts && w->rank == w->plan->shape.fault))
+    return;
+  now += w->rank * 7919 % 20000 * 1000;
+  for (int comm = JOB_COMMS; comm-- > 0;) {
+    if (job_comm_size(w->plan, (enum job_comm)comm) < 2)
+      continue;
+    struct nt_record record = {.enter = now,
+                               .seq = 1,
+                               .peer = -1,
+                               .comm = (uint16_t)(1 + comm),
+                               .fn = aborts ? NT_FN_CommAbort : NT_FN_CommDestroy,
+                               .dtype = 255,
+                               .op = 255};
+    now += SECOND / 1000;
+    put(w, &record, now);
+    atomic_store(&slot_of(w, (enum job_comm)comm)->live.state,
+                 aborts ? NT_COMM_ABORTED : NT_COMM_DESTROYED);
+  }
+  h->clock_last = (struct nt_clock_sync){now, now, now + BOOTED};
+  if (aborts) {
+    atomic_store(&w->area.gpu_streams[1].frozen_after, w->finished);
+    atomic_store(&w->area.gpu_streams[1].frozen, w->launches);
+  }
+  atomic_store(&h->heartbeat_ns, now + BOOTED);
+  atomic_store(&h->exit_ns, now + BOOTED);
+  atomic_store(&h->exit_code, aborts);
+  atomic_store(&h->run_state, NT_RUN_EXITING);
+}
+
 static int write_rank(struct writer *w, uint64_t end) {
   int status = begin(w);
   if (!status) {
@@ -378,6 +424,7 @@ static int write_rank(struct writer *w, uint64_t end) {
       put_marks(w, op, i);
     }
     set_state(w, end);
+    leave(w, end);
     tick(w);
     status =
         atomic_load(&w->area.header->lost) || atomic_load(&w->area.header->write_errors) ? -1 : 0;
@@ -398,7 +445,7 @@ static uint64_t last_end(const struct job_plan *plan) {
   return ticks_of(last) + HUNG;
 }
 
-static int write_all(const struct job_plan *plan, const char *directory) {
+static int write_all(const struct job_plan *plan, const struct order *order) {
   char areas[] = "/dev/shm/gen_job-XXXXXX";
   const uint64_t end = last_end(plan);
   int status = 0;
@@ -410,7 +457,7 @@ static int write_all(const struct job_plan *plan, const char *directory) {
       continue;
     for (uint32_t rank = k; rank < plan->ranks && !status; rank += PROCESSES) {
       struct writer w = {.plan = plan,
-                         .directory = directory,
+                         .order = order,
                          .areas = areas,
                          .rank = rank,
                          .stage = job_stage(plan, rank)};
@@ -434,22 +481,49 @@ static uint32_t skipped_position(const struct job_plan *plan) {
   return position;
 }
 
+/* What stands behind "name=" in a word, NULL if it is another. */
+static const char *behind(const char *word, const char *name) {
+  const size_t length = strlen(name);
+  return !strncmp(word, name, length) && word[length] == '=' ? word + length + 1 : NULL;
+}
+
+static int parse(int argc, char **argv, struct job_shape *shape, struct order *order) {
+  uint32_t *const numbers[] = {&shape->tp, &shape->pp, &shape->dp, &shape->ep, &shape->ops};
+  if (argc < 7)
+    return -1;
+  *shape = (struct job_shape){.fault = UINT32_MAX};
+  *order = (struct order){.directory = argv[1], .size = FILE_SIZE};
+  for (int i = 0; i < 5; i++)
+    *numbers[i] = (uint32_t)atoi(argv[2 + i]);
+  for (int i = 7; i < argc; i++) {
+    const char *stop = behind(argv[i], "stop"), *skip = behind(argv[i], "skip");
+    const char *size = behind(argv[i], "size");
+    if (stop || skip) {
+      shape->fault = (uint32_t)atoi(stop ? stop : skip);
+      shape->stops = stop != NULL;
+    } else if (size) {
+      order->size = (uint64_t)atoll(size);
+    } else if (!strcmp(argv[i], "abort") || !strcmp(argv[i], "leave")) {
+      order->ending = argv[i][0] == 'a' ? ABORTS : LEAVES;
+    } else {
+      return -1;
+    }
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
-  if (argc != 7 && argc != 9) {
-    fprintf(stderr, "usage: gen_job DIR TP PP DP EP OPS [stop|skip RANK]\n");
+  struct job_shape shape;
+  struct order order;
+  struct job_plan plan;
+  if (parse(argc, argv, &shape, &order)) {
+    fprintf(stderr, "usage: gen_job DIR TP PP DP EP OPS [stop=RANK|skip=RANK] [abort|leave] "
+                    "[size=BYTES]\n");
     return 2;
   }
-  const struct job_shape shape = {.tp = (uint32_t)atoi(argv[2]),
-                                  .pp = (uint32_t)atoi(argv[3]),
-                                  .dp = (uint32_t)atoi(argv[4]),
-                                  .ep = (uint32_t)atoi(argv[5]),
-                                  .ops = (uint32_t)atoi(argv[6]),
-                                  .fault = argc == 9 ? (uint32_t)atoi(argv[8]) : UINT32_MAX,
-                                  .stops = argc == 9 && !strcmp(argv[7], "stop")};
-  struct job_plan plan;
   int status = job_plan_make(&shape, &plan);
   if (!status)
-    status = write_all(&plan, argv[1]);
+    status = write_all(&plan, &order);
   if (status)
     fprintf(stderr, "gen_job: the traces could not be made\n");
   else if (plan.skipped != UINT32_MAX)

@@ -18,7 +18,7 @@ verdict() {
   local traces="$work/job${1// /-}" seq
   mkdir "$traces"
   # shellcheck disable=SC2086
-  seq=$("$build/bench/gen_job" "$traces" $1 "$2" stop "$3")
+  seq=$("$build/bench/gen_job" "$traces" $1 "$2" "stop=$3")
   "$tracediff" "$traces" >"$work/out" 2>"$work/err"
   [ $? = 1 ] && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $seq on tp; " &&
     [ ! -s "$work/err" ]
