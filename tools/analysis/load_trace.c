@@ -342,13 +342,48 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   return status;
 }
 
+static int by_process(const void *a, const void *b) {
+  const struct nt_model_rank *x = *(struct nt_model_rank *const *)a;
+  const struct nt_model_rank *y = *(struct nt_model_rank *const *)b;
+  if (x->pid != y->pid)
+    return x->pid < y->pid ? -1 : 1;
+  return x->start_time < y->start_time ? -1 : x->start_time > y->start_time;
+}
+
+/* Each note to the processes that it may be about. */
+static int apply_notes(struct nt_trace_loader *loader) {
+  struct nt_model *model = &loader->model;
+  struct nt_model_rank **sorted = malloc(((size_t)model->rank_count + 1) * sizeof *sorted);
+  if (!sorted)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    sorted[i] = &model->ranks[i];
+  qsort(sorted, model->rank_count, sizeof *sorted, by_process);
+  for (uint32_t i = 0; i < loader->peer_count; i++) {
+    const struct nt_peer_note *note = &loader->peers[i];
+    const struct nt_model_rank wanted = {.pid = note->pid, .start_time = note->start_time};
+    const struct nt_model_rank *key = &wanted;
+    uint32_t low = 0, high = model->rank_count;
+    while (low < high) {
+      const uint32_t middle = low + (high - low) / 2;
+      if (by_process(&sorted[middle], &key) < 0)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    for (; low < model->rank_count && by_process(&sorted[low], &key) == 0; low++)
+      nt_load_note(sorted[low], note);
+  }
+  free(sorted);
+  return 0;
+}
+
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
-  for (uint32_t i = 0; i < loader->peer_count; i++)
-    for (uint32_t j = 0; j < model->rank_count; j++)
-      nt_load_note(&model->ranks[j], &loader->peers[i]);
+  int status = apply_notes(loader);
   model->now_ns = now_ns;
-  int status = nt_model_settle(model);
+  if (!status)
+    status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_age_progress(&model->ranks[i], model->now_ns);
