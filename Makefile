@@ -183,7 +183,7 @@ $(BUILD)/libnt.a $(BUILD)/libpreload.a $(BUILD)/libanalysis.a $(BUILD)/libcli.a:
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # The export list is one C preprocessor pass over the API table.
-$(BUILD)/nccltrace.map: libnccltrace/nccltrace.map libnccltrace/nccl/nccl_api.def
+$(BUILD)/nccltrace.map: libnccltrace/nccltrace.map libnccltrace/nccl/nccl_api.def libnccltrace/nccl/cuda_api.def
 	@mkdir -p $(@D)
 	$(call say,MAP,$@)
 	$(Q)$(CC) -E -P -x c -Ilibnccltrace $< -o $@

@@ -120,6 +120,13 @@ void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args);
 void nt_enter_event_record(struct nt_call *call, const struct nt_args *args);
 void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args);
 
+void nt_enter_capture_end(struct nt_call *call, const struct nt_args *args);
+void nt_enter_graph_launch(struct nt_call *call, const struct nt_args *args);
+
+void nt_exit_capture_end(struct nt_call *call, const struct nt_args *args, int result);
+void nt_exit_graph_new(struct nt_call *call, const struct nt_args *args, int result);
+void nt_exit_graph_end(struct nt_call *call, const struct nt_args *args, int result);
+void nt_exit_graph_launch(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_cuda(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_plain(struct nt_call *call, const struct nt_args *args, ncclResult_t result);

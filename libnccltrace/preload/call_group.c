@@ -11,6 +11,7 @@ void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclR
   if (thread->group_depth++ == 0) {
     thread->group = thread->group % 65535 + 1;
     thread->pending_count = 0;
+    thread->capture_slot = 0;
   }
 }
 
@@ -20,16 +21,18 @@ static void begin_launches(struct nt_thread *thread) {
   for (uint32_t i = 0; i < thread->pending_count; i++) {
     const struct nt_pending *entry = &thread->pending[i];
     uint32_t seen = 0;
-    bool captured;
     while (seen < thread->launch_count && thread->launches[seen].slot != entry->stream_slot)
       seen++;
     if (!entry->stream_slot || seen < thread->launch_count || seen == NT_GROUP_STREAMS ||
         (entry->comm && entry->comm->slot->def.blocking == 0))
       continue;
+    struct nt_cuda_capture capture = nt_capture_seen(thread, entry->stream_slot, entry->stream);
+    if (capture.state == NT_CU_CAPTURING)
+      continue;
     struct nt_group_launch *launch = &thread->launches[thread->launch_count++];
     launch->slot = entry->stream_slot;
     launch->stream = entry->stream;
-    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, &captured);
+    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, capture.state == NT_CU_NOT_CAPTURING);
   }
 }
 

@@ -36,6 +36,11 @@ uint16_t nt_stream_slot(cudaStream_t stream, int device);
 /* Slot of a stream that has one already, 0 otherwise. */
 uint16_t nt_stream_known(cudaStream_t stream);
 
+/* Whether what the thread launches on the stream is being captured; asked once a stream of a group. A capture that is
+ * seen here is one with operations of NCCL. */
+struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
+                                       cudaStream_t stream);
+
 /* The operator as all ranks would number it: user operators by their order of creation. */
 uint8_t nt_normal_op(const struct nt_comm *comm, int op);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives, sends and receives: the path that matters. */
 #include "preload/call_parts.h"
-#include "preload/cuda_driver.h"
 
 /* cudaStreamLegacy is 1, cudaStreamPerThread 2, the default stream 0 (driver_types.h). */
 enum { LAST_DEFAULT_STREAM = 2 };
@@ -90,19 +89,23 @@ static bool in_place(const struct nt_call *call, const struct nt_args *args) {
   }
 }
 
-/* A launch of its own gets its marks; inside a group only the number that the group's launch will have. A
- * non-blocking communicator launches from another thread at its own time: not known. */
+/* A launch of its own gets its marks; inside a group only the number that the group's launch will have. What is
+ * captured launches nothing. A non-blocking communicator launches from another thread at its own time: not known. */
 static void mark_launch(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = call->record;
-  bool captured = false;
+  struct nt_cuda_capture capture = nt_capture_seen(call->thread, record->stream, args->stream);
+  if (NT_UNLIKELY(capture.state == NT_CU_CAPTURING)) {
+    record->flags |= NT_CALL_CAPTURED;
+    record->launch = capture.number;
+    return;
+  }
   if (call->comm && call->comm->slot->def.blocking == 0)
     return;
   if (call->thread->group_depth)
     record->launch = nt_gpu_next(record->stream);
   else
-    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream, &captured);
-  if (captured)
-    record->flags |= NT_CALL_CAPTURED;
+    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream,
+                                  capture.state == NT_CU_NOT_CAPTURING);
 }
 
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {

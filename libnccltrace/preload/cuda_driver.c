@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "preload/fork_lock.h"
+#include "preload/process.h"
 
 static struct nt_cuda_driver table;
 static const struct nt_cuda_driver *known;
@@ -23,6 +24,8 @@ static const struct {
     {offsetof(struct nt_cuda_driver, event_query), "cuEventQuery", NULL},
     {offsetof(struct nt_cuda_driver, event_elapsed), "cuEventElapsedTime_v2", "cuEventElapsedTime"},
     {offsetof(struct nt_cuda_driver, stream_is_capturing), "cuStreamIsCapturing", NULL},
+    {offsetof(struct nt_cuda_driver, stream_get_capture_info), "cuStreamGetCaptureInfo_v2",
+     "cuStreamGetCaptureInfo"},
     {offsetof(struct nt_cuda_driver, exchange_capture_mode), "cuThreadExchangeStreamCaptureMode",
      NULL},
     {offsetof(struct nt_cuda_driver, device_get_uuid), "cuDeviceGetUuid_v2", "cuDeviceGetUuid"},
@@ -59,6 +62,23 @@ const struct nt_cuda_driver *nt_cuda_driver(void) {
   driver = known;
   nt_fork_unlock(&lock);
   return driver;
+}
+
+struct nt_cuda_capture nt_cuda_capture_of(nt_cu_stream stream) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  struct nt_cuda_capture capture = {NT_CU_NOT_CAPTURING, 0};
+  int status = 0;
+  unsigned long long id = 0;
+  if (!driver || !driver->stream_is_capturing)
+    return capture;
+  if (driver->stream_is_capturing(stream, &status) != NT_CU_SUCCESS)
+    capture.state = NT_CU_CAPTURE_UNKNOWN;
+  else if (NT_UNLIKELY(status != 0))
+    capture.state = NT_CU_CAPTURING;
+  if (capture.state == NT_CU_CAPTURING && driver->stream_get_capture_info &&
+      driver->stream_get_capture_info(stream, &status, &id, NULL, NULL, NULL) == NT_CU_SUCCESS)
+    capture.number = (uint32_t)id;
+  return capture;
 }
 
 bool nt_cuda_driver_has_events(const struct nt_cuda_driver *driver) {

@@ -252,17 +252,12 @@ static bool prepare_events(struct mark *mark, uint32_t at) {
 }
 
 /* Puts the start mark of `number`; false if this launch stays unmarked. */
-static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream,
-                      bool *captured) {
+static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   nt_cu_stream handle = (nt_cu_stream)(void *)stream;
   uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
   uint32_t tail = atomic_load_explicit(&track->tail, memory_order_acquire);
-  int capturing = 0;
-  if (track->broken || driver->stream_is_capturing(handle, &capturing) != NT_CU_SUCCESS)
-    return false;
-  *captured = capturing != 0;
-  if (capturing || at - tail >= MARKS)
+  if (track->broken || at - tail >= MARKS)
     return false;
   struct mark *mark = &track->marks[at % MARKS];
   mark->launch = number;
@@ -274,8 +269,7 @@ static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t 
   return true;
 }
 
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream,
-                      bool *captured) {
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark) {
   launch->track = NULL;
   if (!slot || slot >= STREAMS || !usable())
     return 0;
@@ -284,12 +278,12 @@ uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t 
   struct nt_gpu_track *track = atomic_load_explicit(&tracks[slot], memory_order_acquire);
   if (NT_UNLIKELY(!track))
     track = new_track(slot);
-  if (!track || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
+  if (!track || !mark || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
     atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
     return number;
   }
   launch->at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  if (put_start(track, number, stream, captured)) {
+  if (put_start(track, number, stream)) {
     launch->track = track;
     return number;
   }

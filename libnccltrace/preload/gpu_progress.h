@@ -32,10 +32,9 @@ void nt_gpu_reset(bool enabled);
 /* The number that the next launch on this stream slot will get; 0 when progress is off. */
 uint32_t nt_gpu_next(uint16_t slot);
 
-/* Takes the next number of the stream and puts the start mark; returns the number. nt_gpu_end must follow
- * in the same thread. `captured` is set when the stream is being captured. */
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream,
-                      bool *captured);
+/* Takes the next number of the stream and, if it may, puts the start mark; returns the number. nt_gpu_end must
+ * follow in the same thread. Not for a stream that is being captured. */
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark);
 void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream);
 
 /* A communicator is about to be aborted: what is unfinished now will read as finished, and must not count. */

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "preload/cuda_driver.h"
 #include "preload/gpu_progress.h"
 #include "preload/process.h"
 
@@ -44,6 +45,8 @@ struct nt_thread {
   uint32_t incarnation;      /* of the process for which `ring` is valid */
   uint32_t group_depth;
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
+  uint16_t capture_slot; /* stream of the group that was asked last whether it is being captured */
+  struct nt_cuda_capture capture; /* its answer */
   uint32_t pending_count, pending_capacity;
   struct nt_pending *pending;
   uint32_t launch_count; /* of the group that is being ended; streams beyond the room go unmarked */

@@ -61,6 +61,14 @@
 #define EXIT_EVENT_RECORD nt_exit_cuda
 #define ENTER_STREAM_WAIT nt_enter_stream_wait
 #define EXIT_STREAM_WAIT nt_exit_cuda
+#define ENTER_CAPTURE_END nt_enter_capture_end
+#define EXIT_CAPTURE_END nt_exit_capture_end
+#define ENTER_GRAPH_NEW nt_enter_nothing
+#define EXIT_GRAPH_NEW nt_exit_graph_new
+#define ENTER_GRAPH_END nt_enter_nothing
+#define EXIT_GRAPH_END nt_exit_graph_end
+#define ENTER_GRAPH_LAUNCH nt_enter_graph_launch
+#define EXIT_GRAPH_LAUNCH nt_exit_graph_launch
 
 #define STRIP(...) __VA_ARGS__
 

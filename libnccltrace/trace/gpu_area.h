@@ -24,7 +24,7 @@ struct nt_gpu_stream {
   _Atomic uint32_t reached;      /*  4 newest launch seen to have had its turn */
   _Atomic uint32_t finished;     /*  8 newest launch seen complete */
   _Atomic uint32_t frozen;       /* 12 newest launch at the last abort, 0 if there was none */
-  _Atomic uint32_t unmarked;     /* 16 launches that got no marks (capture, too many outstanding) */
+  _Atomic uint32_t unmarked;     /* 16 launches that got no marks (too many outstanding) */
   _Atomic uint32_t error;        /* 20 CUresult that a poll returned, 0 if none */
   _Atomic uint64_t polled;       /* 24 when the stream was last looked at */
   _Atomic uint32_t frozen_after; /* 32 newest launch that was finished at the last abort */

@@ -61,7 +61,7 @@ const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
   size_t low = 0, high = trace->mark_count;
   const struct nt_trace_mark key = {
       .stream = call->stream, .kind = kind, .first = call->launch, .last = call->launch};
-  if (!call->stream || !call->launch)
+  if (!call->stream || !call->launch || (call->flags & NT_CALL_CAPTURED))
     return NULL;
   /* The last one that starts at or before the launch. */
   while (low < high) {

@@ -20,7 +20,7 @@ struct nt_record {
   uint64_t recv;     /* 32 receive buffer, or an overload */
   int32_t peer;      /* 40 root, p2p peer, colour; -1 if none */
   uint32_t stack;    /* 44 interned stack id, 0 if none */
-  uint32_t launch;   /* 48 number of the launch on its stream, 0 if not known */
+  uint32_t launch;   /* 48 number of the launch on its stream, 0 if not known; see "captured" */
   uint16_t comm;     /* 52 slot in the area, 0 if none; frames hold the communicator number */
   uint16_t stream;   /* 54 slot in the area, 0 if none; frames hold the stream number */
   uint16_t group;    /* 56 low bits of the thread's group number; 0 outside a group */
@@ -44,7 +44,11 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
  * the sorted list, recv = number of the new communicator. CommGrow: comm = parent, count = new
  * size, recv = number of the new communicator. RedOpCreatePreMulSum: op = the normalised number.
  * CommGetAsyncError: recorded when the reported error changes; count = the error.
- * GroupEnd: count = calls in the group.
+ * GroupEnd: count = calls in the group. cudaGraphLaunch: recv = the executable graph, count = the capture it was
+ * made by.
+ *
+ * Captured. Such a call moves nothing and launches nothing; launch is CUDA's number of the capture, 0 if not
+ * known. It takes its place in the sequence all the same, once, whatever is replayed.
  */
 
 #define NT_RESULT_OPEN 255

@@ -81,11 +81,21 @@ hear
 [ "$line" = captured ]
 check "the capture is none the worse for it" $? "$line"
 end
-streams "d[0]['launches'] - d[0]['unmarked'] == 2 and d[0]['finished'] == d[0]['launches'] and
-  d[0]['error'] == 0"
-check "nothing of ours is in a captured stream, and later launches are followed" $? "$(seen)"
-[ "$("$build/nccltrace" show --json "$trace" | grep -c '"captured":true')" = 2 ]
-check "captured calls are marked as such" $? "$("$build/nccltrace" show "$trace")"
+streams "d[0]['launches'] == d[0]['finished'] == 5 and d[0]['unmarked'] == d[0]['error'] == 0"
+check "nothing of ours is in a captured stream, and launches of its graph are followed" $? "$(seen)"
+# calls EXPRESSION: of the list of calls, c
+calls() {
+  "$build/nccltrace" show --json "$trace" 2>/dev/null | python3 -c "
+import json, sys
+c = json.load(sys.stdin)[0]['calls']
+sys.exit(not ($1))"
+}
+shown() { "$build/nccltrace" show "$trace" 2>&1; }
+calls "[x['captured'] for x in c if x['function'] == 'AllReduce'] == [False, False, True, True, True, False]"
+check "captured calls are marked as such, in a group too" $? "$(shown)"
+calls "len({x['capture'] for x in c if x['captured']}) == 1 and
+  [x['capture'] for x in c if x['function'] == 'cudaGraphLaunch'] == [x['capture'] for x in c if x['captured']][:1] * 3"
+check "a launch says which capture its graph came from, and one without NCCL is no concern" $? "$(shown)"
 
 start errors
 hear

@@ -122,14 +122,23 @@ static int captures(void) {
   check(cudaLaunchHostFunc(other, wait_at_gate, NULL), "host function");
   allreduce(another, other);
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin");
+  check(ncclGroupStart(), "start");
   allreduce(comm, stream);
+  allreduce(comm, stream);
+  check(ncclGroupEnd(), "end");
   allreduce(comm, stream);
   pause_for_script("capturing");
   check(cudaStreamEndCapture(stream, &graph), "end");
   pthread_mutex_unlock(&gate);
   check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+  check(cudaGraphDestroy(graph), "destroy");
   for (int i = 0; i < 3; i++)
     check(cudaGraphLaunch(exec, stream), "launch");
+  /* A graph without NCCL, most likely at the address of the one that is gone. */
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin");
+  check(cudaStreamEndCapture(stream, &graph), "end");
+  check(cudaGraphInstantiateWithFlags(&exec, graph, 0), "instantiate");
+  check(cudaGraphLaunch(exec, stream), "launch");
   allreduce(comm, stream);
   check(cudaStreamSynchronize(stream), "sync");
   check(cudaStreamSynchronize(other), "sync");

@@ -19,8 +19,6 @@ from scenario.program import Plan
 from scenario.syntax import Scenario, ScenarioError
 from scenario.target import ROOT, RealNccl, Simulator, Target, TargetError
 
-UNSUPPORTED = ("graph", "launch", "thread")
-
 
 class Result:
     """One scenario's line, and what --explain adds to it."""
@@ -54,9 +52,6 @@ def run_file(path: str, target: Target, options: argparse.Namespace) -> Result:
 
 
 def reason_to_skip(scenario: Scenario, real: bool) -> str:
-    for stmt in scenario.statements():
-        if stmt.word in UNSUPPORTED:
-            return f"not supported yet: {stmt.word} ({scenario.path}:{stmt.line})"
     return "not for real NCCL" if real and not scenario.real else ""
 
 

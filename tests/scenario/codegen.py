@@ -19,6 +19,9 @@ from scenario.syntax import Scenario, Stmt
 
 # Statements that make more than one call: one after the other, each from the statement's line.
 PHASES = {"init": ("prepare_id", "prepare_make_id", "prepare")}
+# Statements with a block between calls: those before it, those after it.
+BRACKETS = {"group": (("prepare_group",), ("prepare_group_end",)),
+            "graph": (("prepare_capture",), ("prepare_capture_end", "prepare_instantiate"))}
 
 
 class _Generator:
@@ -39,11 +42,18 @@ class _Generator:
         index = self.refer(stmt)
         if stmt.word in ("on", "unless"):
             return self.compound(f"if R.selected(S[{index}], i{self.depth}): pass", stmt)
-        if stmt.word == "group":
-            return [*self.call(stmt.line, index, "prepare_group"), *self.block(stmt.body),
-                    *self.call(stmt.line, index, "prepare_group_end")]
-        return [node for phase in PHASES.get(stmt.word, ("prepare",))
-                for node in self.call(stmt.line, index, phase)]
+        if stmt.word == "thread":
+            return self.thread(stmt, index)
+        if stmt.word in BRACKETS:
+            before, after = BRACKETS[stmt.word]
+            return [*self.calls(stmt, index, before), *self.block(stmt.body), *self.calls(stmt, index, after)]
+        return self.calls(stmt, index, PHASES.get(stmt.word, ("prepare",)))
+
+    def thread(self, stmt: Stmt, index: int) -> list:
+        """A function of the block, with the thread's own runtime as R, and its start."""
+        turn = f"i{self.depth}"
+        return [*self.compound(f"def thread(R, {turn}): pass", stmt),
+                *_at(f"R.start(S[{index}], thread, {turn})", stmt.line)]
 
     def repeat(self, stmt: Stmt) -> list:
         index, outer = self.refer(stmt), self.depth
@@ -58,8 +68,9 @@ class _Generator:
         node.body = self.block(stmt.body) or node.body
         return [node]
 
-    def call(self, line: int, index: int, method: str) -> list:
-        return _at(f"if (c := R.{method}(S[{index}], i{self.depth})): c.finish(c.fn(*c.args))", line)
+    def calls(self, stmt: Stmt, index: int, methods: tuple) -> list:
+        return [node for method in methods for node in
+                _at(f"if (c := R.{method}(S[{index}], i{self.depth})): c.finish(c.fn(*c.args))", stmt.line)]
 
 
 def _at(source: str, line: int) -> list:
@@ -76,7 +87,8 @@ def compile_program(scenario: Scenario):
     """(code, S): run the code with the globals R, the runtime, S, the list returned, and i0 = 0."""
     statements: list = []
     generator = _Generator(statements)
-    closing = Stmt("devsync", scenario.end_line, {})
-    nodes = generator.block([*scenario.body, closing])
+    threads = any(stmt.word == "thread" for stmt in scenario.statements())
+    closing = [Stmt(word, scenario.end_line, {}) for word in (*(["join"] if threads else []), "devsync")]
+    nodes = generator.block([*scenario.body, *closing])
     module = ast.Module(body=nodes, type_ignores=[])
     return compile(module, scenario.file, "exec"), statements

@@ -22,6 +22,10 @@ _POINTERS = {   # functions whose arguments are not all plain ints
     "scn_sync": (ctypes.c_void_p,),
     "scn_query": (ctypes.c_void_p,),
     "scn_gpu_spin": (ctypes.c_void_p, ctypes.c_void_p),
+    "scn_capture": (ctypes.c_void_p,),
+    "scn_capture_end": (ctypes.c_void_p, ctypes.c_void_p),
+    "scn_instantiate": (ctypes.c_void_p, ctypes.c_void_p),
+    "scn_launch": (ctypes.c_void_p, ctypes.c_void_p),
     "scn_unique_id": (ctypes.c_void_p,),
     "scn_init": (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
     "scn_split": (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p),
@@ -54,8 +58,8 @@ class Device:
     """Streams, events and buffers of this process, by their names in the scenario."""
 
     def __init__(self, shim: ctypes.CDLL, scenario: Scenario, rank: int, number: int, buffers: list) -> None:
-        self.shim = shim
-        self._check(shim.scn_set_device(number))
+        self.shim, self.number = shim, number
+        self.enter_thread()
         self.streams = {name: self._make(shim.scn_stream) for name in scenario.streams()}
         self.copies = self._make(shim.scn_stream)
         self.events = {stmt.args["event"]: self._make(shim.scn_event)
@@ -65,6 +69,10 @@ class Device:
             fill = data.pattern(rank, key[2], size) if key[0] == "send" else b"\xee" * size
             self.buffers[tuple(key)] = self._allocate(size, fill)
         self.spin_word = self._allocate(4, bytes(4))
+
+    def enter_thread(self) -> None:
+        """Makes the device the current one of the calling thread."""
+        self._check(self.shim.scn_set_device(self.number))
 
     def read(self, address: int, size: int) -> bytes:
         """Copies from the device."""

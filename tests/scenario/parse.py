@@ -63,6 +63,7 @@ class _Parser:
         self.streams = {"main"}
         self.events: set = set()
         self.graphs: set = set()
+        self.enclosing: list = []          # words of the group and graph blocks around the statement
         self.future_comms: list = []       # (name, line) used before their comm statement
 
     def fail(self, message: str, line: int | None = None):
@@ -247,21 +248,36 @@ class _Parser:
         self.repeats -= 1
         return Stmt("repeat", line, {"turns": turns}, inner)
 
+    def outside(self, word: str, *blocks: str) -> None:
+        """Refuses `word` inside one of these blocks."""
+        for block in self.enclosing:
+            if block in blocks:
+                self.fail(f"{word} cannot stand inside a {block}")
+
+    def enclosed(self, word: str, args: list, form: str) -> list:
+        self.enclosing.append(word)
+        body = self.body(args, form)
+        self.enclosing.pop()
+        return body
+
     def read_group(self, args: list) -> Stmt:
         line = self.line
-        return Stmt("group", line, {}, self.body(args, "group"))
+        return Stmt("group", line, {}, self.enclosed("group", args, "group"))
 
     def read_thread(self, args: list) -> Stmt:
         line = self.line
+        self.outside("thread", "group", "graph")
         return Stmt("thread", line, {}, self.body(args, "thread"))
 
     def read_graph(self, args: list) -> Stmt:
         line = self.line
+        self.outside("graph", "group", "graph")
         name = self.name(args[:1], "graph")
         self.graphs.add(name)
-        return Stmt("graph", line, {"name": name}, self.body(args[1:], "graph NAME"))
+        return Stmt("graph", line, {"name": name}, self.enclosed("graph", args[1:], "graph NAME"))
 
     def read_launch(self, args: list) -> Stmt:
+        self.outside("launch", "graph")
         name = self.name(args[:1], "launch")
         if name not in self.graphs:
             self.fail(f"unknown graph '{name}'")
@@ -350,7 +366,7 @@ class _Parser:
         if len(args) not in (1, 2):
             self.fail("hostbarrier takes NAME and perhaps RANKS")
         ranks = self.ranks(args[1] if len(args) == 2 else "all")
-        return Stmt("hostbarrier", self.line, {"name": args[0], "ranks": set(ranks)})
+        return Stmt("hostbarrier", self.line, {"name": args[0], "ranks": tuple(sorted(ranks))})
 
     def read_sleep(self, args: list) -> Stmt:
         text = args[0] if len(args) == 1 else ""

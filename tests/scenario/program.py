@@ -92,15 +92,16 @@ class View:
 class Call:
     """One operation of one rank: what the others must call alike."""
 
-    __slots__ = ("comm", "stmt", "count", "root", "unit")
+    __slots__ = ("comm", "stmt", "count", "root", "unit", "captured")
 
-    def __init__(self, comm: Comm, stmt: Stmt, count: int, root: int, unit: int) -> None:
+    def __init__(self, comm: Comm, stmt: Stmt, count: int, root: int, unit: int, captured: bool) -> None:
         self.comm, self.stmt, self.count, self.root = comm, stmt, count, root
         self.unit = unit                # calls of one group share it
+        self.captured = captured
 
     def signature(self) -> tuple:
         args = self.stmt.args
-        return (self.stmt.word, args["type"], self.count, args.get("op"), self.root)
+        return (self.stmt.word, args["type"], self.count, args.get("op"), self.root, self.captured)
 
 
 MAX_CALLS = 20000
@@ -118,6 +119,11 @@ class Trace:
         self.units = 0
         self.buffers: dict = {}         # see Plan.sizes
         self.slots = SlotCounter()
+        self.thread = 0                 # that is being followed: the line of its block, 0 for the main one
+        self.graph = ""                 # that is being captured
+        self.users: dict = {}           # threads that use a communicator, by its key
+        self.graphs: set = set()        # captured so far
+        self.launches: list = []        # (graph, operations called before)
 
     @property
     def full(self) -> bool:
@@ -128,8 +134,9 @@ class Trace:
         nbytes = max(call.count, 0) * TYPE_SIZES[args["type"]]
         sends, receives = spread(call.stmt.word, call.comm.size)
         for key, wanted in ((("send", args["buf"], args["type"]), nbytes * sends),
-                            (self.slots.receive_key(args, call.unit), nbytes * receives)):
+                            (self.slots.receive_key(args, call.unit, self.graph), nbytes * receives)):
             self.buffers[key] = max(self.buffers.get(key, 0), wanted)
+        self.users.setdefault(call.comm.key, set()).add(self.thread)
         if not self.full:
             self.calls.append(call)
 
@@ -165,6 +172,16 @@ def _follow(block: list, view: View, trace: Trace, turn: int, grouped: bool) -> 
             trace.units += not grouped
             _follow(stmt.body, view, trace, turn, grouped=True)
             trace.units += not grouped
+        elif word == "thread":
+            _follow_thread(stmt, view, trace, turn)
+        elif word == "graph":
+            trace.graph = stmt.args["name"]
+            _follow(stmt.body, view, trace, turn, grouped)
+            trace.graph = ""
+            trace.graphs.add(stmt.args["name"])
+        elif word == "launch":
+            if stmt.args["name"] in trace.graphs:
+                trace.launches.append((stmt.args["name"], len(trace.calls)))
         elif word in ("init", "split"):
             comm = view.make(stmt, turn)
             if comm is not None:
@@ -177,6 +194,17 @@ def _follow(block: list, view: View, trace: Trace, turn: int, grouped: bool) -> 
             raise _Ended
         elif word == "kill" and stmt.args["signal"] not in STOPPING_SIGNALS_IGNORED:
             raise _Ended
+
+
+def _follow_thread(stmt: Stmt, view: View, trace: Trace, turn: int) -> None:
+    """The other threads go on whatever becomes of this one."""
+    outer = trace.thread, trace.slots
+    trace.thread, trace.slots = stmt.line, SlotCounter(f"@{stmt.line}")
+    try:
+        _follow(stmt.body, view, trace, turn, grouped=False)
+    except _Ended:
+        trace.graph = ""
+    trace.thread, trace.slots = outer
 
 
 def _is_steady(repeat: Stmt) -> bool:
@@ -198,7 +226,7 @@ def _call(stmt: Stmt, view: View, trace: Trace, turn: int, grouped: bool) -> Non
     where = stmt.args.get("root", stmt.args.get("peer"))
     root = -1 if where is None else view.number(where, turn, comm)
     count = view.number(stmt.args["count"], turn, comm)
-    trace.add(Call(comm, stmt, count, root, trace.units))
+    trace.add(Call(comm, stmt, count, root, trace.units, bool(trace.graph)))
 
 
 class Plan:
@@ -211,6 +239,8 @@ class Plan:
         self._calls_of = self._sort_calls()
         self.agreed = self._agreed_collectives()
         self.agreed_p2p = self._agreed_p2p()
+        # What replays leave in memory is checked only where all ranks launch alike.
+        self.replays_agree = all(trace.launches == self.traces[0].launches for trace in self.traces)
 
     def for_rank(self, rank: int) -> dict:
         """The part of the plan that this rank's process needs, as JSON-able lists."""
@@ -218,7 +248,8 @@ class Plan:
                 "collectives": [[repr(key), limits[rank]] for key, limits in self.agreed.items()
                                 if rank in limits],
                 "recvs": [[repr(key), peer, count] for (key, peer, to), count in self.agreed_p2p.items()
-                          if to == rank]}
+                          if to == rank],
+                "replays": self.replays_agree}
 
     def communicator(self, name: str, color: int | None) -> set:
         """(members, ordinal) of every communicator with this name and, if given, this colour."""
@@ -254,7 +285,11 @@ class Plan:
                 table.setdefault(comm.key, {}).setdefault(rank, [])
             for call in trace.calls:
                 table[call.comm.key][rank].append(call)
-        return {key: ranks for key, ranks in table.items() if self._is_whole(key, ranks)}
+        return {key: ranks for key, ranks in table.items() if self._is_whole(key, ranks) and not self._is_shared(key)}
+
+    def _is_shared(self, key: tuple) -> bool:
+        """Whether several threads of a rank use the communicator: in which order is not known."""
+        return any(len(trace.users.get(key, ())) > 1 for trace in self.traces)
 
     def _is_whole(self, key: tuple, ranks: dict) -> bool:
         """Whether all members, and only they, made the communicator as declared."""
@@ -288,7 +323,7 @@ class Plan:
                     if call.stmt.word in P2P:
                         table = sent if call.stmt.word == "send" else received
                         queue = (call.comm.rank, call.root) if table is sent else (call.root, call.comm.rank)
-                        table.setdefault(queue, []).append(call.signature()[1:3])
+                        table.setdefault(queue, []).append((*call.signature()[1:3], call.captured))
             members = next((calls[0].comm.members for calls in ranks.values() if calls), ())
             for (source, target), row in received.items():
                 agreed[key, source, members[target]] = _common_prefix([row, sent.get((source, target), [])])
@@ -298,17 +333,18 @@ class Plan:
 class SlotCounter:
     """Numbers the unnamed receive buffers that the operations of one group use at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "") -> None:
         self.unit = -1
         self.used: dict = {}
+        self.owner = owner              # sets a thread's buffers apart
 
-    def receive_key(self, args: dict, unit: int) -> tuple:
+    def receive_key(self, args: dict, unit: int, graph: str) -> tuple:
         if args["buf"]:
             return ("recv", args["buf"], "", 0)
         if unit != self.unit:
             self.unit, self.used = unit, {}
         slot = self.used[args["stream"]] = self.used.get(args["stream"], -1) + 1
-        return ("recv", "", args["stream"], slot)
+        return ("recv", "", args["stream"] + self.owner + (f"@{graph}" if graph else ""), slot)
 
 
 def spread(word: str, size: int) -> tuple:

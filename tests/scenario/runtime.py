@@ -9,11 +9,14 @@ a split's handle may be stored later by another thread, so it is read at each us
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import signal
 import sys
+import threading
 import time
+import traceback
 
 from scenario import data
 from scenario.device import Device
@@ -41,13 +44,23 @@ class Pending:
 
     __slots__ = ("comm", "stmt", "stream", "count", "blocks")
 
-    def __init__(self, comm: Comm, stmt: Stmt, count: int, blocks: list) -> None:
-        self.comm, self.stmt, self.stream = comm, stmt, stmt.args["stream"]
+    def __init__(self, comm: Comm, stmt: Stmt, count: int, blocks: list, stream: str = "") -> None:
+        self.comm, self.stmt, self.stream = comm, stmt, stream or stmt.args["stream"]
         self.count, self.blocks = count, blocks
 
 
+class Graph:
+    """A captured graph: the executable, and the results that a launch leaves, by receive buffer."""
+
+    __slots__ = ("graph", "exec", "results")
+
+    def __init__(self) -> None:
+        self.graph, self.exec, self.results = ctypes.c_void_p(), ctypes.c_void_p(), {}
+
+
 class Runtime:
-    """The R of the generated code. One per process; used by its main thread."""
+    """The R of the generated code, one for each thread of a program. Threads share what the process has:
+    communicators, graphs, the device."""
 
     def __init__(self, scenario: Scenario, rank: int, plan: dict, shim: ctypes.CDLL, device: Device,
                  client: Client) -> None:
@@ -55,19 +68,71 @@ class Runtime:
         self.view = View(scenario, rank)
         self.handles: dict = {}         # name -> cell of the communicator this rank holds
         self.nonblocking: set = set()   # names of communicators made, or to be made, non-blocking
+        self.agreed = dict(plan["collectives"])
+        self.agreed_recvs = {(key, peer): count for key, peer, count in plan["recvs"]}
+        self.replays_agree = plan["replays"]
+        self.calls: dict = {}           # collectives by communicator, receives by (communicator, peer)
+        self.visits: dict = {}          # hostbarrier -> times come to
+        self.graphs: dict = {}          # name -> Graph
+        self.threads: list = []         # the runtimes of all threads, the main one's first
+        self.lock = threading.Lock()    # of visits and running
+        self.running = [0]              # threads beside the main one
+        self.ended = threading.Lock()   # held while there are some
+        self._begin_thread("")
+
+    def _begin_thread(self, owner: str) -> None:
         self.making: Comm | None = None  # the init being carried out, with its unique id's name
         self.unique_key = ""
         self.unique_id = b""            # empty: this rank has to make it
-        self.agreed = dict(plan["collectives"])
-        self.agreed_recvs = {(key, peer): count for key, peer, count in plan["recvs"]}
-        self.calls: dict = {}           # collectives by communicator, receives by (communicator, peer)
-        self.slots = SlotCounter()
+        self.slots = SlotCounter(owner)
         self.unit = 0
         self.group_depth = 0
         self.group_comms: dict = {}     # non-blocking communicators used in the group
+        self.capturing = ""             # the graph being captured
         self.pending: dict = {}         # receive buffer -> Pending
-        self.visits: dict = {}          # hostbarrier -> times passed
         self.inside = False             # a call to NCCL or CUDA has not returned
+        self.threads.append(self)
+
+    # ---- threads ----
+
+    def start(self, stmt: Stmt, body, turn: int) -> None:
+        """Runs a block in a thread of its own, which has the process's device as its current one."""
+        other = copy.copy(self)
+        other._begin_thread(f"@{stmt.line}")
+        with self.lock:
+            if not self.running[0]:
+                self.ended.acquire()
+            self.running[0] += 1
+        threading.Thread(target=other._thread, args=(body, turn), daemon=True).start()
+
+    def _thread(self, body, turn: int) -> None:
+        try:
+            self.device.enter_thread()
+            body(self, turn)
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            self.client.say("crash", text=traceback.format_exc())
+            signal.pause()
+        with self.lock:
+            self.running[0] -= 1
+            if not self.running[0]:
+                self.ended.release()
+
+    def _join(self, _stmt: Stmt, _turn: int) -> Step:
+        """Waits, in one call, until all other threads have ended."""
+        def ended(_result) -> None:
+            self.ended.release()
+            for other in self.threads[1:]:
+                self.pending.update(other.pending)
+        return Step(self.ended.acquire, (), ended)
+
+    def _end_process(self, code: int) -> None:
+        """Only the main thread can leave through Python."""
+        if self is self.threads[0]:
+            sys.exit(code)
+        sys.stderr.flush()
+        ctypes.CDLL(None).exit(code)
 
     # ---- what the generated control flow asks ----
 
@@ -84,7 +149,7 @@ class Runtime:
 
     def stuck(self) -> bool:
         """Whether the process waits for the device or NCCL, or has left work unfinished on a stream."""
-        return self.inside or self.device.busy()
+        return any(thread.inside for thread in self.threads) or self.device.busy()
 
     def _step(self, fn, args: tuple, finish) -> Step:
         """A step into NCCL or CUDA."""
@@ -96,7 +161,7 @@ class Runtime:
 
     def _fail(self, stmt: Stmt, reason: str) -> None:
         print(f"{self.scenario.file}:{stmt.line}: rank {self.view.rank}: {stmt.word}: {reason}", file=sys.stderr)
-        sys.exit(1)
+        self._end_process(1)
 
     def _nccl(self, stmt: Stmt, result: int, cells: tuple) -> None:
         """The result of an NCCL call: waits until the communicators are ready; ends the process on errors."""
@@ -192,7 +257,8 @@ class Runtime:
         comm = self.view.comms[name]
         if not keep:
             del self.handles[name], self.view.comms[name]
-            self.pending = {key: item for key, item in self.pending.items() if item.comm is not comm}
+            for thread in self.threads:
+                thread.pending = {key: item for key, item in thread.pending.copy().items() if item.comm is not comm}
         return self._step(fn, (cell,), lambda result: self._nccl(stmt, result, (cell,) if keep else ()))
 
     def _abort(self, stmt: Stmt, _turn: int) -> Step | None:
@@ -219,7 +285,7 @@ class Runtime:
             self.unit += 1
         elif name in self.nonblocking:
             self.group_comms[name] = cell
-        receive_key = self.slots.receive_key(args, self.unit)
+        receive_key = self.slots.receive_key(args, self.unit, self.capturing)
         send = self.device.buffers[("send", args["buf"], args["type"])]
         self._expect_result(stmt, comm, count, root, receive_key)
         op = OP_CODES.get(args.get("op"), 0)
@@ -237,12 +303,15 @@ class Runtime:
         position = self.calls[queue] = self.calls.get(queue, 0) + 1
         agreed = self.agreed if stmt.word in COLLECTIVES else self.agreed_recvs
         racing = before is not None and before.stream != stmt.args["stream"]
+        if self.capturing:
+            self.graphs[self.capturing].results.pop(receive_key, None)
         if position > agreed.get(queue, 0) or racing or not 0 <= root < len(comm.members):
             return
         args = stmt.args
         blocks = data.expected(stmt.word, args["type"], count, args.get("op"), root, comm.rank, comm.members)
         if count and blocks:
-            self.pending[receive_key] = Pending(comm, stmt, count, blocks)
+            pending = self.graphs[self.capturing].results if self.capturing else self.pending
+            pending[receive_key] = Pending(comm, stmt, count, blocks)
 
     def _verify(self, stream: str | None) -> None:
         """Checks the results on a stream (None: on all) that has just been waited for."""
@@ -267,6 +336,36 @@ class Runtime:
             self.unit += 1
         return self._step(self.shim.scn_group_end, (),
                           lambda result: self._nccl(stmt, result, tuple(self.group_comms.values())))
+
+    # ---- graphs ----
+
+    def prepare_capture(self, stmt: Stmt, _turn: int) -> Step:
+        self.capturing = stmt.args["name"]
+        self.graphs[self.capturing] = Graph()
+        return self._step(self.shim.scn_capture, (self.device.streams["main"],),
+                          lambda result: self._cuda(stmt, result))
+
+    def prepare_capture_end(self, stmt: Stmt, _turn: int) -> Step:
+        graph = self.graphs[self.capturing]
+        self.capturing = ""
+        return self._step(self.shim.scn_capture_end, (self.device.streams["main"], ctypes.byref(graph.graph)),
+                          lambda result: self._cuda(stmt, result))
+
+    def prepare_instantiate(self, stmt: Stmt, _turn: int) -> Step:
+        graph = self.graphs[stmt.args["name"]]
+        return self._step(self.shim.scn_instantiate, (ctypes.byref(graph.exec), graph.graph),
+                          lambda result: self._cuda(stmt, result))
+
+    def _launch(self, stmt: Stmt, _turn: int) -> Step | None:
+        graph, stream = self.graphs.get(stmt.args["name"]), stmt.args["stream"]
+        if graph is None:
+            return None
+        for key, item in graph.results.items():
+            before = self.pending.pop(key, None)
+            if self.replays_agree and (before is None or before.stream == stream):
+                self.pending[key] = Pending(item.comm, item.stmt, item.count, item.blocks, stream)
+        return self._step(self.shim.scn_launch, (graph.exec, self.device.streams[stream]),
+                          lambda result: self._cuda(stmt, result))
 
     # ---- streams and events ----
 
@@ -302,12 +401,18 @@ class Runtime:
     # ---- the host ----
 
     def _hostbarrier(self, stmt: Stmt, _turn: int) -> Step | None:
-        name, ranks = stmt.args["name"], sorted(stmt.args["ranks"])
-        if self.view.rank not in ranks:
+        """A rank that is listed twice comes twice, by two of its threads."""
+        name, ranks = stmt.args["name"], stmt.args["ranks"]
+        times = ranks.count(self.view.rank)
+        if not times:
             return None
         barrier = f"{name} {ranks}"
-        self.visits[barrier] = self.visits.get(barrier, 0) + 1
-        answer = self.client.ask("barrier", key=f"{barrier} {self.visits[barrier]}", ranks=ranks)
+        with self.lock:
+            visit = self.visits.get(barrier, 0)
+            self.visits[barrier] = visit + 1
+        members = [f"{rank}.{ranks[:place].count(rank)}" for place, rank in enumerate(ranks)]
+        answer = self.client.ask("barrier", key=f"{barrier} {visit // times}", members=members,
+                                 member=f"{self.view.rank}.{visit % times}")
         return Step(answer.recv, (16,), lambda raw: answer.close())
 
     def _sleep(self, stmt: Stmt, turn: int) -> Step:
@@ -320,7 +425,8 @@ class Runtime:
         return Step(time.sleep, (FOREVER,), lambda result: None)
 
     def _exit(self, stmt: Stmt, turn: int) -> Step:
-        return Step(EXITS[stmt.args["how"]], (self.view.number(stmt.args["code"], turn),), lambda result: None)
+        fn = EXITS[stmt.args["how"]] if stmt.args["how"] else self._end_process
+        return Step(fn, (self.view.number(stmt.args["code"], turn),), lambda result: None)
 
     def _kill(self, stmt: Stmt, _turn: int) -> Step:
         return Step(signal.raise_signal, (stmt.args["signal"],), lambda result: None)
@@ -352,7 +458,7 @@ def _become_another(_code: int) -> None:
     os.execv("/bin/sleep", ["sleep", str(int(FOREVER))])
 
 
-EXITS = {"": sys.exit, "_exit": os._exit, "quick_exit": lambda code: ctypes.CDLL(None).quick_exit(code),
+EXITS = {"_exit": os._exit, "quick_exit": lambda code: ctypes.CDLL(None).quick_exit(code),
          "exec": _become_another, "handler": _exit_in_handler, "finalization": _exit_in_finalization}
 
 

@@ -5,7 +5,8 @@
  * The library links directly to libnccl and libcudart, and Python opens it with RTLD_LOCAL: so NCCL
  * is where PyTorch has it, behind a local scope, and every call made here goes through the PLT as an
  * application's would. No NCCL or CUDA header is needed; the few declarations below are their ABI.
- * One process runs one rank on one device; the caller keeps handles as integers.
+ * One process runs one rank on one device; the caller keeps handles as integers. ctypes drops the GIL around every
+ * call, as PyTorch does, so a thread that is stuck in here holds up no other.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -16,6 +17,8 @@
 typedef struct ncclComm *ncclComm_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
 typedef struct {
   char internal[128];
 } ncclUniqueId;
@@ -38,6 +41,7 @@ enum {
   EVENT_DISABLE_TIMING = 2,
   MEMCPY_DEFAULT = 4,
   WAIT_VALUE_GEQ = 0,
+  CAPTURE_GLOBAL = 0,
   NOT_IN_THIS_NCCL = -1,
 };
 
@@ -76,6 +80,11 @@ int cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
 int cudaDeviceSynchronize(void);
 int cudaEventCreateWithFlags(cudaEvent_t *, unsigned);
 int cudaEventRecord(cudaEvent_t, cudaStream_t);
+int cudaStreamBeginCapture(cudaStream_t, int);
+int cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
+int cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long, void *, size_t);
+int cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+int cudaGraphDestroy(cudaGraph_t);
 const char *cudaGetErrorString(int);
 
 #define API __attribute__((visibility("default")))
@@ -99,6 +108,21 @@ API int scn_record(cudaEvent_t event, cudaStream_t stream) {
 }
 API int scn_wait(cudaStream_t stream, cudaEvent_t event) {
   return cudaStreamWaitEvent(stream, event, 0);
+}
+/* In the mode that PyTorch takes by default: one that any thread's unsafe call breaks. */
+API int scn_capture(cudaStream_t stream) {
+  return cudaStreamBeginCapture(stream, CAPTURE_GLOBAL);
+}
+API int scn_capture_end(cudaStream_t stream, cudaGraph_t *graph) {
+  return cudaStreamEndCapture(stream, graph);
+}
+/* Takes the graph. CUDA 11 has three arguments more than CUDA 12; all of them are zero. */
+API int scn_instantiate(cudaGraphExec_t *exec, cudaGraph_t graph) {
+  int err = cudaGraphInstantiate(exec, graph, 0, NULL, 0);
+  return err ? err : cudaGraphDestroy(graph);
+}
+API int scn_launch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return cudaGraphLaunch(exec, stream);
 }
 API int scn_sync(cudaStream_t stream) {
   return cudaStreamSynchronize(stream);

@@ -8,7 +8,7 @@ datagrams of a sequenced-packet socket in the abstract name space, which leaves 
 A rank says   control, ready, stay, crash    on its control connection, and is told `go` and `leave` there
               id KEY         answered by b"I" + the unique id, or by b"M": make it, everybody waits for you
               set KEY VALUE  the unique id just made
-              barrier KEY    answered by b"B" once all the ranks it names came
+              barrier KEY    answered by b"B" once all the members it names came
               wrong TEXT     a result is wrong; answered by b"W", so that no end of the rank overtakes it
 
 A unique id is made by the first that asks for it: like this, which members call an init, and in
@@ -38,7 +38,7 @@ class Store:
         self.events = events
         self._changed = threading.Condition()
         self._ids: dict = {}            # key -> bytes, or None while it is being made
-        self._arrived: dict = {}        # barrier key -> ranks
+        self._arrived: dict = {}        # barrier key -> members
         self._control: dict = {}        # rank -> connection
         self._open: list = []
         self._closed = False
@@ -102,7 +102,7 @@ class Store:
         elif what == "id":
             connection.send(self._id(message["key"]))
         elif what == "barrier":
-            connection.send(self._barrier(message["key"], message["rank"], set(message["ranks"])))
+            connection.send(self._barrier(message["key"], message["member"], set(message["members"])))
 
     def _id(self, key: str) -> bytes:
         with self._changed:
@@ -112,12 +112,12 @@ class Store:
             self._changed.wait_for(lambda: self._ids[key] or self._closed)
             return b"I" + (self._ids[key] or b"")
 
-    def _barrier(self, key: str, rank: int, ranks: set) -> bytes:
+    def _barrier(self, key: str, member: str, members: set) -> bytes:
         with self._changed:
             here = self._arrived.setdefault(key, set())
-            here.add(rank)
+            here.add(member)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: ranks <= here or self._closed)
+            self._changed.wait_for(lambda: members <= here or self._closed)
             return b"B"
 
 

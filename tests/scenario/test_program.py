@@ -70,6 +70,31 @@ class Agreement(unittest.TestCase):
             with self.subTest(odd):
                 self.assertEqual(plan(odd + "\nallgather A i8 1").agreed, {})
 
+    def test_captured_and_eager_calls_differ(self):
+        text = "comm A = init all\nallgather A i8 1\ngraph G {\nallgather A i8 1\n}\non 0 graph H {\nallgather A i8 1\n}\n" \
+               "unless 0 allgather A i8 1"
+        self.assertEqual(limits(text, 2), {0: 2, 1: 2})
+
+    def test_replays_agree_where_all_launch_alike(self):
+        graphs = "comm A = init all\ngraph G {\nallgather A i8 1\n}\ngraph H {\nallgather A i8 2\n}\nlaunch G\n"
+        self.assertTrue(plan(graphs + "allgather A i8 1\nlaunch H").replays_agree)
+        self.assertFalse(plan(graphs + "on 0 launch H\nunless 0 launch G").replays_agree)
+        self.assertFalse(plan(graphs + "on 0 launch H\nallgather A i8 1\nunless 0 launch H").replays_agree)
+
+    def test_threads_that_share_a_communicator_agree_on_nothing(self):
+        text = "comm A = init all\ncomm B = init all\nallgather A i8 1\nthread {\nallgather B i8 1\n%s}\n"
+        self.assertEqual(len(plan(text % "").agreed), 2)
+        self.assertEqual([key[1] for key in plan(text % "allgather A i8 1\n").agreed], ["B"])
+
+    def test_a_thread_s_end_ends_no_other(self):
+        trace = trace_rank(parse("ranks 1\ncomm A = init all\nthread {\nspin\n}\nallgather A i8 1\n"), 0)
+        self.assertEqual(len(trace.calls), 1)
+
+    def test_threads_and_graphs_receive_into_buffers_of_their_own(self):
+        sizes = plan("comm A = init all\nallgather A i8 1\nthread {\nallgather A i8 1\n}\n"
+                     "graph G {\nallgather A i8 1\n}").sizes
+        self.assertEqual({key[2] for key in sizes if key[0] == "recv"}, {"main", "main@4", "main@G"})
+
     def test_messages_by_queue(self):
         made = plan("comm A = init all\nrepeat 3 {\non 0 send A i8 $i 1\non 1 at 1 recv A i8 1 0\n"
                     "on 1 at 2 recv A i8 9 0\n}")
@@ -101,6 +126,28 @@ class Code(unittest.TestCase):
         turn = [("prepare_group", 5, 5), ("prepare", 6, 6), ("prepare_group_end", 5, 5)]
         self.assertEqual(runtime.seen, [("prepare_id", 2, 2), ("prepare_make_id", 2, 2), ("prepare", 2, 2),
                                         *turn, *turn, ("prepare", 10, 10), ("prepare", 10, 10)])
+
+
+    def test_a_thread_has_its_own_runtime_and_turn(self):
+        text = "ranks 1\ncomm A = init all\nrepeat 2 {\n  thread {\n    allgather A i8 $i\n  }\n}\nsync\n"
+        code, statements = compile_program(parse(text, "name.scn"))
+        runtime, threads = Recorder(), []
+        runtime.start = lambda stmt, body, turn: threads.append((stmt.line, body, turn))
+        exec(code, {"R": runtime, "S": statements, "i0": 0})
+        self.assertEqual([(line, turn) for line, _, turn in threads], [(4, 1), (4, 2)])
+        self.assertEqual(runtime.seen[3:], [("prepare", 8, 8)] * 3)          # sync, join, devsync
+        other = Recorder()
+        threads[1][1](other, threads[1][2])
+        self.assertEqual(other.seen, [("prepare", 5, 5)])
+        self.assertEqual(threads[0][1].__code__.co_filename, "name.scn")
+
+    def test_a_graph_is_captured_then_instantiated(self):
+        text = "ranks 1\ncomm A = init all\ngraph G {\n  allgather A i8 1\n}\nlaunch G\n"
+        code, statements = compile_program(parse(text, "name.scn"))
+        runtime = Recorder()
+        exec(code, {"R": runtime, "S": statements, "i0": 0})
+        self.assertEqual(runtime.seen[3:], [("prepare_capture", 3, 3), ("prepare", 4, 4), ("prepare_capture_end", 3, 3),
+                                            ("prepare_instantiate", 3, 3), ("prepare", 6, 6), ("prepare", 6, 6)])
 
 
 class Recorder:

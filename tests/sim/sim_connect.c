@@ -2,7 +2,8 @@
 /*
  * Lazy connections. NCCL connects an algorithm's neighbours, or a pair of peers, when they are first
  * used, and the host waits for the other side inside the call. Here each side sets a mark in shared
- * memory and waits for the mark of the other: nothing more is needed, but the waiting is real.
+ * memory and waits for the mark of the other: nothing more is needed, but the waiting is real. Peers of messages
+ * are connected in rounds, as NCCL does it: those at distance 1, then 2, and so on, each round waiting.
  * NTSIM_LAZY=0 makes everything connected from the start. Runs in the application's thread or in
  * the job thread of a non-blocking communicator.
  */
@@ -36,6 +37,10 @@ static _Atomic uint8_t *p2p_mark(ncclComm_t comm, const struct sim_task *task) {
                               : sim_shm_p2p_mark(comm->shm, task->peer, comm->rank);
 }
 
+static bool is_p2p_connected(ncclComm_t comm, const struct sim_task *task) {
+  return task->peer == comm->rank || (comm->p2p_connected[task->peer] & p2p_bit(task));
+}
+
 bool sim_connect_ask(ncclComm_t comm, const struct sim_task *task) {
   if (comm->nranks == 1 || !is_lazy())
     return false;
@@ -47,11 +52,7 @@ bool sim_connect_ask(ncclComm_t comm, const struct sim_task *task) {
       sim_shm_ring_all(comm->shm);
     return true;
   }
-  if (task->peer == comm->rank || (comm->p2p_connected[task->peer] & p2p_bit(task)))
-    return false;
-  atomic_fetch_or(p2p_mark(comm, task), (uint8_t)p2p_bit(task));
-  sim_shm_ring_bell(comm->shm, task->peer);
-  return true;
+  return !is_p2p_connected(comm, task); /* asked for in its round */
 }
 
 static ncclResult_t wait_class(ncclComm_t comm, uint32_t class, int peer) {
@@ -80,10 +81,8 @@ static ncclResult_t wait_p2p(ncclComm_t comm, const struct sim_task *task) {
 ncclResult_t sim_connect_wait(ncclComm_t comm, const struct sim_task *task) {
   uint32_t class = sim_connect_class(task);
   ncclResult_t result = ncclSuccess;
-  if (comm->nranks == 1 || !is_lazy() || (class && (comm->connected & class)))
+  if (comm->nranks == 1 || !is_lazy() || !class || (comm->connected & class))
     return ncclSuccess;
-  if (!class)
-    return task->peer == comm->rank ? ncclSuccess : wait_p2p(comm, task);
   if (class == SIM_CONN_RING) {
     result = wait_class(comm, class, (comm->rank + comm->nranks - 1) % comm->nranks);
     if (result == ncclSuccess)
@@ -99,4 +98,31 @@ ncclResult_t sim_connect_wait(ncclComm_t comm, const struct sim_task *task) {
   if (result == ncclSuccess)
     comm->connected |= class;
   return result;
+}
+
+/* How far the receiver is from the sender, around the communicator. */
+static int distance(ncclComm_t comm, const struct sim_task *task) {
+  int ahead = (task->peer - comm->rank + comm->nranks) % comm->nranks;
+  return task->fn == SIM_SEND ? ahead : (comm->nranks - ahead) % comm->nranks;
+}
+
+ncclResult_t sim_connect_p2p(ncclComm_t comm, const struct sim_task *tasks) {
+  if (comm->nranks == 1 || !is_lazy())
+    return ncclSuccess;
+  for (int round = 1; round < comm->nranks; round++) {
+    for (const struct sim_task *t = tasks; t; t = t->next) {
+      if (distance(comm, t) != round || is_p2p_connected(comm, t))
+        continue;
+      atomic_fetch_or(p2p_mark(comm, t), (uint8_t)p2p_bit(t));
+      sim_shm_ring_bell(comm->shm, t->peer);
+    }
+    for (const struct sim_task *t = tasks; t; t = t->next) {
+      ncclResult_t result = distance(comm, t) == round && !is_p2p_connected(comm, t)
+                                ? wait_p2p(comm, t)
+                                : ncclSuccess;
+      if (result != ncclSuccess)
+        return result;
+    }
+  }
+  return ncclSuccess;
 }

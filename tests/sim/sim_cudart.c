@@ -279,6 +279,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
   return note(sim_graph_instantiate(exec, graph));
 }
 
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                          unsigned long long flags) {
+  (void)flags;
+  return note(sim_graph_instantiate(exec, graph));
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return note(sim_graph_launch(exec, stream));
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "sim_nccl.h"
 
@@ -161,12 +162,28 @@ static void free_launch(struct sim_launch *launch, bool with_tasks) {
   free_jobs(launch->jobs);
 }
 
+/* NTSIM_STALL=N: the N-th collective of a communicator never finishes here, though its data have moved. */
+static uint64_t stall_ordinal(void) {
+  const char *text = getenv("NTSIM_STALL");
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static void stall(ncclComm_t comm) {
+  struct timespec pause = {.tv_nsec = 10000000};
+  while (!atomic_load(&comm->aborted))
+    nanosleep(&pause, NULL);
+}
+
 static void run_plan(void *arg) {
   struct sim_plan *plan = arg;
+  uint64_t stalled = stall_ordinal();
   atomic_fetch_add(&plan->comm->running, 1);
   bool going = !atomic_load(&plan->comm->aborted);
-  for (struct sim_task *t = plan->collectives; t && going; t = t->next)
+  for (struct sim_task *t = plan->collectives; t && going; t = t->next) {
     going = sim_ring_run(t);
+    if (going && t->ordinal == stalled)
+      stall(plan->comm);
+  }
   if (going && plan->p2p)
     sim_p2p_run(plan->comm, plan->p2p);
   free_tasks(plan->collectives);
@@ -191,6 +208,12 @@ static size_t other_streams(const struct sim_plan *plan, struct sim_stream *on,
   return n;
 }
 
+/* CUDA_LAUNCH_BLOCKING=1: a launch returns when its work is done. */
+static bool launches_block(void) {
+  const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+  return text && *text == '1';
+}
+
 /* Takes the plan. Every stream named in the group waits for the plan, and the plan for every stream.
  * Plans of one communicator run one after another whatever their streams: they share its queues. */
 static void launch_on(struct sim_stream *on, struct sim_plan *work, struct sim_stream **others,
@@ -213,6 +236,8 @@ static void launch_on(struct sim_stream *on, struct sim_plan *work, struct sim_s
   comm->last_stream = on;
   comm->last_ticket = ticket;
   pthread_mutex_unlock(&comm->launch_lock);
+  if (launches_block())
+    sim_stream_sync_ticket(on, ticket);
 }
 
 static struct sim_task *copy_tasks(const struct sim_task *task) {
@@ -283,11 +308,8 @@ static bool ask_connections(const struct sim_launch *launch) {
 static ncclResult_t wait_connections(const struct sim_launch *launch) {
   ncclResult_t result = ncclSuccess;
   for (size_t i = 0; i < launch->plan_count; i++) {
-    struct sim_task *lists[] = {launch->plans[i].collectives, launch->plans[i].p2p};
-    for (int k = 0; k < 2; k++) {
-      for (struct sim_task *t = lists[k]; t && result == ncclSuccess; t = t->next)
-        result = sim_connect_wait(t->comm, t);
-    }
+    for (struct sim_task *t = launch->plans[i].collectives; t && result == ncclSuccess; t = t->next)
+      result = sim_connect_wait(t->comm, t);
   }
   return result;
 }
@@ -330,8 +352,32 @@ static ncclResult_t run_jobs(struct sim_job *jobs) {
   return result;
 }
 
+static ncclResult_t connect_plan(void *arg) {
+  const struct sim_plan *plan = arg;
+  return sim_connect_p2p(plan->comm, plan->p2p);
+}
+
+/* Peers for messages: the communicators of a group beside each other. */
+static ncclResult_t connect_peers(const struct sim_launch *launch) {
+  struct sim_job *jobs = calloc(launch->plan_count + 1, sizeof(*jobs)), *first = NULL;
+  if (!jobs)
+    abort();
+  for (size_t i = launch->plan_count; i-- > 0;) {
+    struct sim_plan *plan = &launch->plans[i];
+    if (!plan->p2p)
+      continue;
+    jobs[i] = (struct sim_job){.next = first, .comm = plan->comm, .fn = connect_plan, .arg = plan};
+    first = &jobs[i];
+  }
+  ncclResult_t result = run_jobs(first);
+  free(jobs);
+  return result;
+}
+
 static ncclResult_t run_launch(struct sim_launch *launch) {
   ncclResult_t result = run_jobs(launch->jobs);
+  if (result == ncclSuccess)
+    result = connect_peers(launch);
   if (result == ncclSuccess)
     result = wait_connections(launch);
   for (size_t i = 0; result == ncclSuccess && i < launch->plan_count; i++)

@@ -123,10 +123,12 @@ typedef ncclResult_t sim_job_fn(void *arg);
 /* Work that blocks, to be done at the end of the group; comm is the communicator it reports to. */
 void sim_group_add_job(ncclComm_t comm, sim_job_fn *fn, void *arg);
 
-/* sim_connect.c: lazy connections. Asking and waiting are apart so that a group can ask for all of
- * its communicators first. */
+/* sim_connect.c: lazy connections. Asking and waiting are apart so that a group can ask for the collectives of all
+ * its communicators first. For messages sim_connect_ask only tells whether they need a connection, and
+ * sim_connect_p2p makes those of a list. */
 bool sim_connect_ask(ncclComm_t comm, const struct sim_task *task);
 ncclResult_t sim_connect_wait(ncclComm_t comm, const struct sim_task *task);
+ncclResult_t sim_connect_p2p(ncclComm_t comm, const struct sim_task *tasks);
 /* Which connections an operation uses: SIM_CONN_* or 0 for p2p. */
 uint32_t sim_connect_class(const struct sim_task *task);
 

@@ -338,9 +338,28 @@ static void cold_send_first(struct st_rank *t) {
   send_first(t, 16);
 }
 
+/* Rank 0 waits for rank 1 in its first round, rank 1 for rank 0 in its second. */
 static void cold_send_in_alltoall(struct st_rank *t) {
   cold_comm(t);
   send_in_alltoall(t);
+}
+
+/* Peers connect in rounds: rank 2 waits for rank 1 before it answers rank 0, whose message rank 1 awaits. */
+static void cold_group_of_peers(struct st_rank *t) {
+  cold_comm(t);
+  ncclGroupStart();
+  if (t->rank == 0) {
+    ST_CHECK(ncclSend(a, 1024, F32, 1, t->comm, t->stream));
+    ST_CHECK(ncclSend(a, 1024, F32, 2, t->comm, t->stream));
+  } else {
+    ST_CHECK(ncclRecv(b, 1024, F32, 0, t->comm, t->stream));
+  }
+  if (t->rank == 2)
+    ST_CHECK(ncclRecv(b, 1024, F32, 1, t->comm, t->stream));
+  ST_CHECK(ncclGroupEnd());
+  ST_CHECK(cudaStreamSynchronize(t->stream));
+  if (t->rank == 1)
+    ST_CHECK(ncclSend(a, 1024, F32, 2, t->comm, t->stream));
 }
 
 static void init_missing(struct st_rank *t) {
@@ -355,6 +374,20 @@ static void init_size(struct st_rank *t) {
 
 static void init_duplicate(struct st_rank *t) {
   ST_CHECK(ncclCommInitRank(&t->comm, t->nranks, t->id, t->rank == 1 ? 0 : t->rank));
+}
+
+/* A fault of transport on rank 1: the data are there, and its operation does not end. */
+static void stall_of_one(struct st_rank *t) {
+  if (t->rank == 1)
+    setenv("NTSIM_STALL", "2", 1);
+  cold_comm(t);
+  allreduce(t, 1024);
+  allreduce(t, 1024);
+}
+
+static void stall_in_a_launch(struct st_rank *t) {
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  stall_of_one(t);
 }
 
 static void split_missing(struct st_rank *t) {
@@ -407,11 +440,14 @@ const struct st_case st_hang_cases[] = {
     {"finalize-missing", 3, "CDC", finalize_missing, false},
     {"gpu-spin", 3, "HHH", gpu_spin, false},
     {"graph-extra-replay", 3, "DHD", graph_extra, false},
+    {"stall-of-one", 3, "DHD", stall_of_one, true},
+    {"stall-in-a-launch", 3, "DCD", stall_in_a_launch, true},
     {"cold-count-0", 3, "CDC", cold_count_0, true},
     {"cold-1", 3, "CCC", cold_1, true},
     {"cold-comms-crossed", 3, "CCC", cold_comms, true},
     {"cold-send-first", 3, "CCC", cold_send_first, true},
-    {"cold-send-in-alltoall", 3, "CDC", cold_send_in_alltoall, true},
+    {"cold-send-in-alltoall", 3, "CCC", cold_send_in_alltoall, true},
+    {"cold-group-of-peers", 3, "CCC", cold_group_of_peers, true},
     {"init-missing", 3, "CDC", init_missing, true},
     {"init-size", 3, "CCC", init_size, true},
     {"init-duplicate", 3, "CCC", init_duplicate, true},

@@ -184,12 +184,17 @@ static inline void job_drop(struct job *j, int32_t world) {
     }
 }
 
-static inline struct nt_verdict *job_judge(struct job *j) {
+/* Everything is loaded: what every step of the analysis begins with. */
+static inline void job_settle(struct job *j) {
   for (uint32_t i = 0; i < j->model.rank_count; i++)
     if (!j->model.ranks[i].last_beat_ns)
       j->model.ranks[i].last_beat_ns = j->clock + JOB_LOOK_MS * MS;
   j->model.now_ns = j->clock + JOB_LOOK_MS * MS;
   assert_int_equal(nt_model_settle(&j->model), 0);
+}
+
+static inline struct nt_verdict *job_judge(struct job *j) {
+  job_settle(j);
   assert_int_equal(nt_verdict_make(&j->model, &j->verdict), 0);
   j->judged = true;
   return &j->verdict;

@@ -192,6 +192,42 @@ static void opposite_orders_are_a_cycle(void **state) {
   job_free(&j);
 }
 
+/* Turns of A and B; then rank `odd` calls B at once and waits in it. */
+static void turns_then_a_skip(uint32_t ranks, uint32_t turns, uint32_t odd) {
+  uint32_t a = start(ranks, ranks == 2 ? "0-1" : "0-2");
+  uint32_t b = job_comm(&j, "B", ranks == 2 ? "0-1" : "0-2");
+  for (uint32_t i = 0; i < turns; i++) {
+    job_all(&j, a, NT_FN_AllGather, 16);
+    job_all(&j, b, NT_FN_AllReduce, 16);
+  }
+  for (uint32_t r = 0; r < ranks; r++) {
+    bool skips = (odd >> r) & 1;
+    job_call(&j, r, skips ? b : a, skips ? NT_FN_AllReduce : NT_FN_AllGather, 16);
+    job_block(&j, r);
+  }
+}
+
+static void of_two_ranks_the_one_that_left_its_order_has_skipped(void **state) {
+  (void)state;
+  turns_then_a_skip(2, 3, 2);
+  assert_verdict(&j, "missing AllGather 4 blame 1 waiting 0");
+}
+
+static void one_turn_is_no_order_between_two_ranks(void **state) {
+  (void)state;
+  turns_then_a_skip(2, 1, 2);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-1");
+  job_free(&j);
+}
+
+static void a_majority_that_left_its_order_has_skipped(void **state) {
+  (void)state;
+  turns_then_a_skip(3, 3, 5);
+  assert_verdict(&j, "missing AllGather 4 blame 0,2 waiting 1");
+}
+
 static struct nt_model_call *make(uint32_t rank, uint32_t comm, int32_t size, int32_t own) {
   struct nt_model_view *view = nt_model_add_view(job_rank(&j, rank));
   memset(view->id, (int)comm * 16 + size, sizeof view->id);
@@ -443,6 +479,9 @@ int main(void) {
       TEST(the_call_that_was_next_is_named),
       TEST(a_skip_that_waits_elsewhere_is_missing),
       TEST(opposite_orders_are_a_cycle),
+      TEST(of_two_ranks_the_one_that_left_its_order_has_skipped),
+      TEST(one_turn_is_no_order_between_two_ranks),
+      TEST(a_majority_that_left_its_order_has_skipped),
       TEST(a_rank_that_never_inits_is_named),
       TEST(another_size_in_init_is_a_minority),
       TEST(another_id_in_init_is_a_minority),

@@ -128,6 +128,53 @@ static void opposite_order_on_two_streams_is_none(void **state) {
   assert_verdict(&j, "stalled AllReduce 1 blame  waiting 0-3");
 }
 
+static void a_majority_that_leaves_nobody_to_blame_blames_all(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  uint32_t a = job_comm(&j, "A", "0-2"), b = job_comm(&j, "B", "0-1");
+  job_call(&j, 0, a, NT_FN_Reduce, 64);
+  at(0, 1, 1, NT_PROGRESS_REACHED);
+  job_send(&j, 0, b, 1, 64);
+  at(0, 1, 2, NT_PROGRESS_ENQUEUED);
+  job_recv(&j, 1, b, 0, 64);
+  at(1, 1, 1, NT_PROGRESS_REACHED);
+  job_call(&j, 1, a, NT_FN_Reduce, 64);
+  at(1, 1, 2, NT_PROGRESS_ENQUEUED);
+  job_call(&j, 2, a, NT_FN_Reduce, 64);
+  at(2, 1, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "cycle Reduce 1 blame 0-1 waiting 0-2");
+}
+
+static void a_skip_that_waits_in_what_all_have_called_is_missing(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
+  for (uint32_t turn = 0; turn < 2; turn++) {
+    everyone(b, 1, 2 * turn + 1, NT_PROGRESS_FINISHED);
+    everyone(a, 1, 2 * turn + 2, NT_PROGRESS_FINISHED);
+  }
+  for (uint32_t r = 0; r < 3; r++) {
+    if (r != 1) {
+      job_call(&j, r, b, NT_FN_AllReduce, 64);
+      at(r, 1, 5, r ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED);
+    }
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 6, r == 2 ? NT_PROGRESS_ENQUEUED : NT_PROGRESS_REACHED);
+  }
+  assert_verdict(&j, "missing AllReduce 3 blame 1 waiting 2");
+}
+
+static void messages_in_a_circle_are_named_by_the_side_at_the_head(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_recv(&j, r, a, !r, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED);
+    job_send(&j, r, a, !r, 64);
+    at(r, 1, 2, NT_PROGRESS_ENQUEUED);
+  }
+  assert_verdict(&j, "p2p Recv 1 blame 0-1 waiting 0-1");
+}
+
 static void events_tie_streams_together(void **state) {
   (void)state;
   job_start(&j, 2);
@@ -393,6 +440,9 @@ int main(void) {
       cmocka_unit_test(unknown_progress_accuses_nobody),
       cmocka_unit_test(opposite_order_on_one_stream_is_a_cycle),
       cmocka_unit_test(without_a_majority_all_of_the_cycle_are_named),
+      cmocka_unit_test(a_majority_that_leaves_nobody_to_blame_blames_all),
+      cmocka_unit_test(a_skip_that_waits_in_what_all_have_called_is_missing),
+      cmocka_unit_test(messages_in_a_circle_are_named_by_the_side_at_the_head),
       cmocka_unit_test(opposite_order_on_two_streams_is_none),
       cmocka_unit_test(events_tie_streams_together),
       cmocka_unit_test(an_event_from_out_of_sight_accuses_nobody),

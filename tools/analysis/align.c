@@ -314,6 +314,20 @@ static bool compare_sums(const struct nt_job *job, const struct nt_member *a,
   return *high > *low;
 }
 
+bool nt_align_sum(const struct nt_job *job, const struct nt_member *member, uint32_t position,
+                  uint64_t *sum) {
+  const struct nt_model_view *view = nt_member_view(job, member);
+  for (int level = 0; view->sums && level < NT_SUM_LEVELS; level++) {
+    const uint32_t multiple = position >> level, last = view->collectives >> level;
+    if (multiple << level != position || !multiple || multiple > last ||
+        last - multiple >= NT_SUM_KEPT)
+      continue;
+    *sum = view->sums[level][multiple % NT_SUM_KEPT];
+    return true;
+  }
+  return false;
+}
+
 static void look_behind(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
                         struct nt_divergence *out) {
   const struct nt_member *base = &joint->members[reference];
@@ -405,6 +419,7 @@ int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
     uint64_t common = most_frequent(values, count, &vote->decided, &votes);
     if (votes == count)
       continue;
+    vote->decided = votes * 2 > count; /* two of six alike are no majority */
     vote->field = field;
     for (uint32_t i = 0; i < count; i++) {
       const struct nt_model_call *call =

@@ -34,7 +34,7 @@ struct nt_deviation {
 /* How the members that called the position voted on one field. */
 struct nt_vote {
   enum nt_field field; /* NT_FIELD_NONE: they agree on everything */
-  bool decided;        /* one value has more voters than any other */
+  bool decided;        /* one value has more than half of the voters */
   uint32_t *minority; /* members with another value; all that differ from each other if undecided */
   uint32_t minority_count;
 };
@@ -56,6 +56,10 @@ struct nt_divergence {
  * positions. Returns 0 or a negative enum nt_err; free the result either way. */
 int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *out);
 void nt_divergence_free(struct nt_divergence *divergence);
+
+/* The running sum behind a position, if the rank still has it. */
+bool nt_align_sum(const struct nt_job *job, const struct nt_member *member, uint32_t position,
+                  uint64_t *sum);
 
 /* The first field in which the calls at the divergence differ, from `after` on, among the members that
  * have another call in the same place and those that agree. Free vote->minority. */

@@ -87,8 +87,11 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     const struct nt_model_call *call = &rank->calls[last];
     char text[NT_DESCRIBE];
     bool counted = nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT;
-    nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
-                      inquiry->job->places[culprit->rank][call->view].joint);
+    if (call->view == NT_NONE)
+      nt_describe_call(text, sizeof text, inquiry->job, culprit->rank, last);
+    else
+      nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
+                        inquiry->job->places[culprit->rank][call->view].joint);
     culprit->last = strdup(text);
     const char *site = nt_model_site(rank, call->at);
     culprit->at = site ? strdup(site) : NULL;
@@ -107,7 +110,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     culprit->since_ns = fate->ns;
 }
 
-static int fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   uint32_t count = nt_rank_set_count(&finding->blame);
   if (count > NT_CULPRITS_MAX)
     count = NT_CULPRITS_MAX;
@@ -258,6 +261,19 @@ static bool accuses(enum nt_class class) {
   return class != NT_CLASS_STALLED && class != NT_CLASS_OUTSIDE && class != NT_CLASS_TEARDOWN;
 }
 
+/* What is not in a log may have been called: NCCL does not flush its standard output. */
+static bool rests_on_end_of_log(const struct nt_model *model, const struct nt_finding *finding) {
+  switch (finding->class) {
+  case NT_CLASS_MISSING:
+  case NT_CLASS_LEFT:
+  case NT_CLASS_INIT:
+  case NT_CLASS_P2P:
+    return model->rank_count && model->ranks[0].recorder == NT_RECORDER_LOG;
+  default:
+    return false;
+  }
+}
+
 static void say_next(struct nt_finding *finding) {
   static const char *const root[] = {
       "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
@@ -274,7 +290,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
-    status = fill_culprits(inquiry, finding);
+    status = nt_fill_culprits(inquiry, finding);
     if (!status)
       status = fill_stands(inquiry, finding);
     if (!status)
@@ -291,6 +307,8 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
       finding->confidence = NT_UNDECIDED;
     if (finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent &&
         finding->confidence == NT_CERTAIN)
+      finding->confidence = NT_LIKELY;
+    if (finding->confidence == NT_CERTAIN && rests_on_end_of_log(inquiry->job->model, finding))
       finding->confidence = NT_LIKELY;
   }
   return status;

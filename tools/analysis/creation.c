@@ -140,14 +140,22 @@ static bool has_rank_twice(const struct nt_creation *a, const struct nt_creation
   return false;
 }
 
+static bool other_name(const struct nt_job *job, const struct nt_creation *a,
+                       const struct nt_creation *b) {
+  const char *x = job->joints[a->joint].name, *y = job->joints[b->joint].name;
+  return *x && *y && strcmp(x, y);
+}
+
 /* All incomplete creations of one size, if together they are exactly whole: one creation with
  * different ids. */
-static int merge_ids(struct nt_creations *out, uint32_t first) {
+static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_t first) {
   struct nt_creation *base = &out->list[first];
   uint32_t total = 0, parts = 0;
   for (uint32_t i = 0; i < out->count; i++) {
     if (out->list[i].size != base->size)
       continue;
+    if (other_name(job, base, &out->list[i]))
+      return 0;
     total += out->list[i].creator_count;
     parts++;
     for (uint32_t j = i + 1; j < out->count; j++)
@@ -297,19 +305,36 @@ int nt_creations_find(const struct nt_job *job, struct nt_creations *out) {
   memset(out, 0, sizeof *out);
   int status = gather(job, out);
   for (uint32_t i = 0; i < out->count && !status; i++)
-    status = merge_ids(out, i);
+    status = merge_ids(job, out, i);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < out->count; i++) {
     if (!status)
       status = judge(job, &out->list[i]);
     if (!status && is_complete(&out->list[i])) {
       free(out->list[i].creators);
+      nt_rank_set_free(&out->list[i].blame);
+      nt_rank_set_free(&out->list[i].missing);
       continue;
     }
     out->list[kept++] = out->list[i];
   }
   out->count = kept;
-  return status;
+  return status ? status : nt_creations_guess(job, out);
+}
+
+int nt_creations_complete(struct nt_job *job, const struct nt_creations *creations) {
+  int status = 0;
+  for (uint32_t i = 0; i < creations->count && !status; i++) {
+    const struct nt_creation *creation = &creations->list[i];
+    struct nt_rank_set *worlds = &job->joints[creation->joint].worlds;
+    for (uint32_t j = 0; j < creation->creator_count && !status; j++)
+      if (creation->creators[j].world >= 0 && creation->creators[j].comm_rank < creation->size)
+        status = nt_rank_set_add(worlds, (uint32_t)creation->creators[j].world);
+    for (uint32_t w = nt_rank_set_next(&creation->missing, 0); w < NT_RANK_MAX && !status;
+         w = nt_rank_set_next(&creation->missing, w + 1))
+      status = nt_rank_set_add(worlds, w);
+  }
+  return status || !creations->count ? status : nt_identify_ordinals(job);
 }
 
 void nt_creations_free(struct nt_creations *creations) {

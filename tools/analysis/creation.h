@@ -36,6 +36,7 @@ struct nt_creation {
   struct nt_rank_set blame;   /* world ranks; empty if it cannot be told */
   struct nt_rank_set missing; /* MISSING: world ranks that must be the others */
   bool missing_known, decided;
+  bool guessed; /* `missing` fits, as far as it matters, all that is known (creation_absent.c) */
   int64_t since_ns;
 };
 
@@ -47,6 +48,11 @@ struct nt_creations {
 /* Creations by unique id that had not completed at the cut. Returns 0 or a negative enum nt_err; free the
  * result either way. */
 int nt_creations_find(const struct nt_job *job, struct nt_creations *out);
+/* Whom creations wait for that lack one member each, where the place of the free rank alone does not tell: what
+ * fits all of them. Part of nt_creations_find. */
+int nt_creations_guess(const struct nt_job *job, struct nt_creations *creations);
+/* Lets the communicators that were to be made have all their members, and counts them anew. */
+int nt_creations_complete(struct nt_job *job, const struct nt_creations *creations);
 void nt_creations_free(struct nt_creations *creations);
 
 #endif

@@ -79,10 +79,12 @@ char *nt_describe_arguments(char *out, size_t size, const struct nt_model_call *
     snprintf(out, size, "colour %d", call->peer);
   } else if (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV) {
     nt_redop_text(op, sizeof op, call->op);
-    if (nt_call_has_root(call))
+    if (nt_call_has_root(call) && call->peer >= 0)
       snprintf(root, sizeof root, ", root %d", call->peer);
-    snprintf(out, size, "%s x %s%s%s%s", nt_count_text(count, call->count),
-             nt_dtype_text(type, sizeof type, call->dtype), *op ? " " : "", op, root);
+    const bool counted = call->count != NT_COUNT_UNKNOWN;
+    snprintf(out, size, "%s%s%s%s%s%s", counted ? nt_count_text(count, call->count) : "",
+             counted ? " x " : "", nt_dtype_text(type, sizeof type, call->dtype), *op ? " " : "",
+             op, root);
   }
   return out;
 }
@@ -114,7 +116,9 @@ uint32_t nt_last_call(const struct nt_job *job, uint32_t rank) {
   uint32_t last = NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || (call->flags & NT_CALL_VOID))
+    bool replay = nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
+    if ((call->view == NT_NONE && !replay) || call->enter_ns > job->cut_ns ||
+        (call->flags & NT_CALL_VOID))
       continue;
     if (last == NT_NONE || call->enter_ns >= model->calls[last].enter_ns)
       last = i;
@@ -168,7 +172,8 @@ static void fate_now(char *out, size_t size, const struct nt_job *job,
       !(rank->leaving && began <= job->cut_ns))
     return;
   nt_fate_now(out, size, &fate);
-  if (!*out && parted && job->cut_ns == INT64_MAX && !nt_model_is_over(rank))
+  if (!*out && parted && job->cut_ns == INT64_MAX && !nt_model_is_over(rank) &&
+      rank->recorder == NT_RECORDER_TRACE)
     snprintf(out, size, "alive, all its communicators are destroyed since %s",
              nt_time_short(time, parted));
 }
@@ -186,8 +191,8 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
     snprintf(out, size, "%s%s%s", fate, *fate && *words ? ", " : "", words);
     return out;
   }
-  if (last == NT_NONE)
-    return out;
+  if (last == NT_NONE || model->recorder != NT_RECORDER_TRACE)
+    return out; /* others do not tell when a call returned */
   const struct nt_model_call *call = &model->calls[wait == NT_NONE ? last : wait];
   const char *site = nt_model_site(model, call->at);
   if (wait == NT_NONE && !nt_call_is_open(job, rank, last)) {
@@ -215,6 +220,10 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
 
 char *nt_describe_state(char *out, size_t size, const struct nt_model_rank *rank) {
   const struct nt_fate_facts fate = fate_of(rank);
+  if (rank->recorder != NT_RECORDER_TRACE && rank->state == NT_PROCESS_UNKNOWN) {
+    snprintf(out, size, "state not recorded");
+    return out;
+  }
   return nt_fate_text(out, size, &fate);
 }
 

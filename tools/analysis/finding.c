@@ -25,6 +25,7 @@ const char *nt_class_name(enum nt_class class) {
       [NT_CLASS_STALLED] = "stalled",
       [NT_CLASS_OUTSIDE] = "outside",
       [NT_CLASS_CONFIG] = "config",
+      [NT_CLASS_SLOW] = "slow",
       [NT_CLASS_UNDECIDED] = "undecided",
   };
   return names[class];

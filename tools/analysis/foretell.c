@@ -93,10 +93,12 @@ static uint32_t longest_ago(const uint64_t *past, uint32_t length, const uint32_
 }
 
 uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count) {
+                           const uint32_t *candidates, uint32_t count, bool *again) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint64_t *past = malloc((model->call_count ? model->call_count : 1) * sizeof *past);
   uint32_t length = 0, found = NT_NONE;
+  if (again)
+    *again = false;
   if (!past)
     return NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++) {
@@ -115,8 +117,14 @@ uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t befo
         found = i;
         break;
       }
+  if (again)
+    *again = found != NT_NONE;
   if (found == NT_NONE)
     found = longest_ago(past, length, candidates, count);
   free(past);
   return found;
+}
+
+uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least) {
+  return repeated(sequence, count, least);
 }

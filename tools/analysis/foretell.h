@@ -16,8 +16,23 @@ uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uin
                           uint32_t room);
 
 /* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
- * program order: an index into `candidates`, NT_NONE if its past does not tell. */
+ * program order: an index into `candidates`, NT_NONE if its past does not tell. True in *again, which may be NULL:
+ * it had done so before in such a place; false: one turn is all of its past. */
 uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count);
+                           const uint32_t *candidates, uint32_t count, bool *again);
+
+/* End of the earlier stretch that repeats the longest suffix of a sequence; 0 if none of `least` or more does. */
+uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least);
+
+/* What a rank may call next (foretell_next.c). */
+struct nt_next {
+  uint32_t joint;
+  uint8_t fn;   /* NT_FN_Send, NT_FN_Recv, or any collective */
+  int32_t peer; /* of a message */
+};
+/* Which of them the rank would have called next by its earlier turns, messages included: an index, NT_NONE if
+ * its past does not tell. */
+uint32_t nt_foretell_next(const struct nt_job *job, uint32_t rank, const struct nt_next *candidates,
+                          uint32_t count);
 
 #endif

@@ -21,8 +21,8 @@ bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
     return false; /* whatever it was in, the process did what it had to do */
   if (!call->exit_ns || call->exit_ns > job->cut_ns)
     return true;
-  if (!call->group || call->pending)
-    return false;
+  if (!call->group || call->pending || model->recorder == NT_RECORDER_LOG)
+    return false; /* a log does not tell where groups end */
   for (uint32_t i = index + 1; i < model->call_count && model->calls[i].thread == call->thread; i++)
     if (nt_fn_shape(model->calls[i].fn) == NT_SHAPE_GROUP_END)
       return !model->calls[i].exit_ns || model->calls[i].exit_ns > job->cut_ns;

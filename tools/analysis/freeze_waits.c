@@ -191,7 +191,8 @@ static int find_rank_facts(struct nt_search *s, uint32_t index) {
     if ((!call->exit_ns || call->exit_ns - call->enter_ns >= NT_WAIT_NS) &&
         nt_freeze_waits_for_others(nt_fn_shape(call->fn)) && !(call->flags & NT_CALL_ABANDONED))
       facts->calls[facts->call_count++] = i;
-    if ((call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED) &&
+    if ((call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED ||
+         call->progress == NT_PROGRESS_UNFINISHED) &&
         call->enter_ns < facts->outstanding_ns)
       facts->outstanding_ns = call->enter_ns;
   }

@@ -298,7 +298,7 @@ static int by_member_set(const void *a, const void *b) {
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static int find_ordinals(struct nt_job *job) {
+int nt_identify_ordinals(struct nt_job *job) {
   struct by_members *sorted = calloc(job->joint_count ? job->joint_count : 1, sizeof *sorted);
   if (!sorted)
     return -NT_ERR_MEMORY;
@@ -327,7 +327,7 @@ int nt_identify(const struct nt_model *model, struct nt_job *job) {
     return status;
   find_sizes(job);
   status = find_absent(job);
-  return status ? status : find_ordinals(job);
+  return status ? status : nt_identify_ordinals(job);
 }
 
 void nt_job_free(struct nt_job *job) {

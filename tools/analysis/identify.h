@@ -69,6 +69,9 @@ void nt_job_free(struct nt_job *job);
 bool nt_identify_absent(const struct nt_job *job, const struct nt_joint *joint,
                         const struct nt_rank_set *candidates, struct nt_rank_set *out);
 
+/* Counts the joints with equal members, once these are known. Returns 0 or a negative enum nt_err. */
+int nt_identify_ordinals(struct nt_job *job);
+
 /* Member of `joint` with this communicator rank, NULL if it has no trace. */
 const struct nt_member *nt_joint_member(const struct nt_joint *joint, int32_t comm_rank);
 

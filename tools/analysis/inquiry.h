@@ -3,6 +3,7 @@
 #ifndef NT_INQUIRY_H
 #define NT_INQUIRY_H
 
+#include "analysis/clocks.h"
 #include "analysis/verdict.h"
 #include "analysis/waits.h"
 
@@ -14,10 +15,13 @@ struct nt_inquiry {
   struct nt_p2p p2p;
   struct nt_creations creations;
   struct nt_waits waits;
+  struct nt_clocks clocks;
 };
 
 /* Appends an empty finding; NULL when there is no memory. */
 struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
+/* The same among the warnings. */
+struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
 /* Sets the summary. */
 void nt_finding_say(struct nt_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -33,11 +37,18 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
  * NT_NONE. */
 uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
 
+/* The last that is known of the rank is that NCCL lost a peer: somebody else's end had come before, and that it
+ * calls no more follows from it. Only where no fate tells (a log). */
+bool nt_echoes_an_end(const struct nt_inquiry *inquiry, uint32_t rank);
+/* Nobody is to blame if that is true of all that are behind; a finding then. Returns 0 or a negative enum nt_err. */
+int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck);
+
 /* How far each waiter of an operation got with it, as evidence. */
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck);
 
-/* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that. */
+/* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that, or, of one that left, has it as
+ * evidence. */
 void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
                        const struct nt_stuck *stuck);
 
@@ -46,19 +57,36 @@ int nt_judge_extras(struct nt_inquiry *inquiry);
 int nt_judge_stalls(struct nt_inquiry *inquiry);
 int nt_judge_outside(struct nt_inquiry *inquiry);
 int nt_judge_settings(struct nt_inquiry *inquiry);
+int nt_judge_slow(struct nt_inquiry *inquiry);
+/* Operations that take longer than they did, or than they do elsewhere. */
+int nt_judge_durations(struct nt_inquiry *inquiry);
 int nt_judge_divergences(struct nt_inquiry *inquiry);
 int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
+int nt_judge_replays(struct nt_inquiry *inquiry);
 int nt_judge_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
+/* The rank lacks a call of the operation that it waits in by another of its communicator ranks, and the thread that
+ * should make it waits in nothing. */
+bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        uint32_t rank);
+/* Which of the process's ranks have not called, as evidence. */
+void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
+                     const struct nt_stuck *stuck, uint32_t rank);
+/* What the graphs hold that findings speak of. */
+void nt_say_replays(struct nt_inquiry *inquiry);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
 int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Lines that say the same of several ranks become one. */
 void nt_group_evidence(struct nt_lines *lines);
 /* Findings, sorted, that only follow from an earlier one become its evidence. */
 void nt_fold_consequences(struct nt_verdict *verdict);
+/* What the clocks of hosts mean for the times and the order of the findings, which are sorted. */
+void nt_note_clocks(struct nt_inquiry *inquiry);
+/* Who is blamed, in detail. Returns 0 or -NT_ERR_MEMORY. */
+int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 

@@ -28,6 +28,10 @@ static uint32_t call_in(const struct nt_inquiry *inquiry, const struct nt_stuck 
     if (place.joint != stuck->joint)
       continue;
     const struct nt_member *member = &joint->members[place.member];
+    const struct nt_replay *replay =
+        nt_replay_at(&inquiry->waits.replays, place.joint, place.member, stuck->seq);
+    if (stuck->kind == NT_STUCK_REPLAY)
+      return replay ? replay->call : NT_NONE;
     if (stuck->seq >= member->first && stuck->seq <= member->called)
       return member->call[stuck->seq - member->first];
   }
@@ -45,6 +49,8 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
              nt_describe_call(text, sizeof text, inquiry->job, rank, front.call),
              model->calls[front.call].stream == model->calls[call].stream ? ""
                                                                           : ", on another stream");
+  else if (!model->calls[call].stream)
+    snprintf(out, size, "not at the head of its stream, though nothing of NCCL is in front of it");
   else
     snprintf(
         out, size,
@@ -63,6 +69,8 @@ static void progress_text(char *out, size_t size, const struct nt_inquiry *inqui
     front_text(out, size, inquiry, rank, call);
   else if (model->calls[call].progress == NT_PROGRESS_REACHED)
     snprintf(out, size, "at the head of the stream, not finished");
+  else if (model->calls[call].progress == NT_PROGRESS_UNFINISHED)
+    snprintf(out, size, "not finished");
 }
 
 /* Ranks of which the same can be said. */
@@ -138,7 +146,9 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   for (uint32_t i = 0; i < stuck->waiter_count; i++) {
     uint32_t call = call_in(inquiry, stuck, stuck->waiters[i]);
     if (call == NT_NONE ||
-        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress == NT_PROGRESS_UNKNOWN)
+        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress == NT_PROGRESS_UNKNOWN ||
+        inquiry->job->model->ranks[stuck->waiters[i]].calls[call].progress ==
+            NT_PROGRESS_UNFINISHED)
       finding->confidence = NT_LIKELY;
   }
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
@@ -153,7 +163,9 @@ int nt_judge_stalls(struct nt_inquiry *inquiry) {
   const struct nt_stuck *found = NULL;
   for (uint32_t i = 0; i < inquiry->waits.count && !inquiry->verdict->count; i++) {
     const struct nt_stuck *stuck = &inquiry->waits.list[i];
-    if (stuck->kind != NT_STUCK_DEVICE || stuck->excused)
+    bool all = stuck->kind == NT_STUCK_DEVICE ||
+               (stuck->kind == NT_STUCK_REPLAY && !stuck->laggard_count && !stuck->leaver_count);
+    if (!all || stuck->excused)
       continue;
     bool first = !found || (found->behind_count && !stuck->behind_count);
     if (first ||

@@ -364,6 +364,32 @@ static int judge_changed(struct nt_inquiry *inquiry, uint32_t index) {
   return status;
 }
 
+/* Whose sums agree with the reference's at the end of the interval, and whose do not. An observation, no vote:
+ * what was called is gone. */
+static int say_sums(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t index) {
+  const struct nt_divergence *divergence = &inquiry->divergences[index];
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  struct nt_rank_set alike = {0}, others = {0};
+  char a[NT_DESCRIBE], b[NT_DESCRIBE];
+  uint64_t wanted, own;
+  int status = 0;
+  if (!nt_align_sum(inquiry->job, &joint->members[divergence->reference], divergence->hidden_high,
+                    &wanted))
+    return 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++)
+    if (nt_align_sum(inquiry->job, &joint->members[i], divergence->hidden_high, &own))
+      status =
+          nt_finding_add(inquiry->job, own == wanted ? &alike : &others, joint->members[i].rank);
+  if (joint->member_count > 2)
+    nt_lines_add(&finding->evidence,
+                 "at #%u the sums of %s agree with each other, those of %s differ from them",
+                 divergence->hidden_high, nt_describe_ranks(a, sizeof a, &alike),
+                 nt_describe_ranks(b, sizeof b, &others));
+  nt_rank_set_free(&alike);
+  nt_rank_set_free(&others);
+  return status;
+}
+
 static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
   const struct nt_divergence *divergence = &inquiry->divergences[index];
   const struct nt_joint *joint = &inquiry->job->joints[index];
@@ -383,7 +409,7 @@ static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
       divergence->hidden_low + 1, divergence->hidden_high);
   nt_lines_add(&finding->evidence, "running sums agree up to #%u and differ at #%u",
                divergence->hidden_low, divergence->hidden_high);
-  return 0;
+  return say_sums(inquiry, finding, index);
 }
 
 int nt_judge_divergences(struct nt_inquiry *inquiry) {

@@ -41,6 +41,45 @@ uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank) {
   return found;
 }
 
+bool nt_echoes_an_end(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  int64_t heard = 0, last = 0;
+  for (uint32_t i = 0; i < model->call_count && model->recorder == NT_RECORDER_LOG; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR && call->count == ncclRemoteError)
+      heard = call->enter_ns > heard ? call->enter_ns : heard;
+    else if (call->view != NT_NONE && call->enter_ns > last)
+      last = call->enter_ns;
+  }
+  return heard > last;
+}
+
+int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  struct nt_rank_set behind = {0};
+  char who[NT_DESCRIBE], place[NT_DESCRIBE];
+  for (uint32_t i = 0; i < stuck->laggard_count; i++)
+    if (!nt_echoes_an_end(inquiry, stuck->laggards[i]))
+      return 0;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = stuck->fn;
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_UNDECIDED;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  if (!status)
+    status = nt_inquiry_ranks(inquiry, &behind, stuck->laggards, stuck->laggard_count);
+  nt_finding_say(
+      finding,
+      "%s lost the connection to a peer before calling %s; whose end that was "
+      "cannot be told",
+      nt_describe_ranks(who, sizeof who, &behind),
+      nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint));
+  nt_rank_set_free(&behind);
+  return status;
+}
+
 /* Ranks whose end nothing else explains. */
 static bool matters(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];

@@ -4,7 +4,8 @@
  *
  * Where a strict majority of the ranks that are in all of it took one order, the others are blamed, else
  * all are. A rank that had kept one order in earlier turns and now waits in the later operation without
- * having called the earlier one has skipped it: that is `missing`, not a cycle.
+ * having called the earlier one has skipped it: that is `missing`, not a cycle, and after several turns no
+ * matter of votes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static bool is_message(const struct nt_stuck *stuck) {
 }
 
 static bool is_collective(const struct nt_stuck *stuck) {
-  return stuck->kind == NT_STUCK_COLLECTIVE ||
+  return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_REPLAY ||
          (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE);
 }
 
@@ -54,13 +55,22 @@ static bool takes_part(const struct knot *knot, const struct nt_stuck *stuck, ui
   return false;
 }
 
-/* When the rank called the collective, 0 if it did not or that is not known. */
+/* When the rank called the operation, 0 if it did not or that is not known. */
 static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  if (is_message(stuck)) {
+    const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+    bool other = end->rank != rank && stuck->kind == NT_STUCK_DEVICE;
+    return end[other].rank == rank ? model->calls[end[other].call].enter_ns : 0;
+  }
   for (uint32_t v = 0; v < model->view_count && stuck->seq; v++) {
     struct nt_place place = knot->inquiry->job->places[rank][v];
     if (place.joint != stuck->joint)
       continue;
+    const struct nt_replay *replay =
+        nt_replay_at(&knot->inquiry->waits.replays, place.joint, place.member, stuck->seq);
+    if (stuck->kind == NT_STUCK_REPLAY)
+      return replay ? replay->enter_ns : 0;
     const struct nt_model_call *call =
         nt_member_call(knot->inquiry->job,
                        &knot->inquiry->job->joints[place.joint].members[place.member], stuck->seq);
@@ -69,19 +79,20 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where all
- * are collectives, else the one that it waits in. NT_NONE if that is not one. */
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where these are
+ * of operations that move data, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    int64_t ns = is_collective(stuck) ? issued_ns(knot, stuck, rank) : 0;
+    bool moves = is_collective(stuck) || is_message(stuck);
+    int64_t ns = moves ? issued_ns(knot, stuck, rank) : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;
       first = i;
     }
-    if (is_collective(stuck) || !lists(stuck->held, stuck->held_count, rank))
+    if (moves || !lists(stuck->held, stuck->held_count, rank))
       continue;
     found = found == NT_NONE ? i : NT_NONE - 1;
   }
@@ -113,14 +124,14 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
-/* By its own past, would the rank have called `first` before what it waits in? */
+/* By its own past, would the rank have called `first` before what it waits in? True in *again: so it did in
+ * more than one turn. */
 static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
-                        const struct nt_stuck *second) {
+                        const struct nt_stuck *second, bool *again) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   uint32_t joints[2] = {first->joint, second->joint};
   int64_t before = INT64_MAX;
-  if (first->kind != NT_STUCK_COLLECTIVE || second->kind != NT_STUCK_COLLECTIVE ||
-      first->joint == second->joint)
+  if (first->kind != NT_STUCK_COLLECTIVE || !is_collective(second) || first->joint == second->joint)
     return false;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
@@ -128,7 +139,38 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
         knot->inquiry->job->places[rank][call->view].joint == second->joint)
       before = call->enter_ns;
   }
-  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2) == 0;
+  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2, again) == 0;
+}
+
+/* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
+static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
+  const struct nt_stuck *stuck = stuck_at(knot, i);
+  uint32_t own = waits_in(knot, rank);
+  bool again = false;
+  return own != NT_NONE && lists(stuck->laggards, stuck->laggard_count, rank) &&
+         has_skipped(knot, rank, stuck, stuck_at(knot, own), &again) && again;
+}
+
+/* The oldest operation that some have skipped, whom it blames; NT_NONE if none. */
+static uint32_t blame_skippers(const struct knot *knot, struct nt_finding *finding, int *status) {
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    for (uint32_t r = 0; r < knot->rank_count; r++)
+      if ((found == NT_NONE || stuck_at(knot, i)->since_ns < stuck_at(knot, found)->since_ns) &&
+          has_skipped_it(knot, knot->ranks[r], i))
+        found = i;
+  for (uint32_t r = 0; r < knot->rank_count && found != NT_NONE && !*status; r++)
+    if (has_skipped_it(knot, knot->ranks[r], found))
+      *status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[r]);
+  return found;
+}
+
+/* Messages that both sides have called, and no device stands in front of: a stall, no circle. */
+static bool is_stall(const struct knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (stuck_at(knot, i)->kind != NT_STUCK_DEVICE || stuck_at(knot, i)->behind_count)
+      return false;
+  return true;
 }
 
 static enum nt_class classify(const struct knot *knot) {
@@ -172,7 +214,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, knot->inquiry, knot->ranks[i]));
   for (uint32_t i = 0; i < knot->stuck_count && i < 8; i++)
-    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE) {
+    if (stuck_at(knot, i)->kind == NT_STUCK_DEVICE || stuck_at(knot, i)->kind == NT_STUCK_REPLAY) {
       nt_describe_place(place, sizeof place, knot->inquiry->job, stuck_at(knot, i)->fn,
                         stuck_at(knot, i)->seq, stuck_at(knot, i)->joint);
       nt_lines_add(&finding->evidence, "%s:", place);
@@ -181,28 +223,47 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
   nt_rank_set_free(&members);
 }
 
-static int judge(struct knot *knot) {
-  struct nt_inquiry *inquiry = knot->inquiry;
-  uint32_t common = majority(knot), named = common == NT_NONE ? 0 : common;
-  enum nt_class class = classify(knot);
-  bool skipped = class == NT_CLASS_CYCLE && common != NT_NONE;
-  struct nt_finding *finding = nt_inquiry_add(inquiry, class, NT_NONE);
-  int status = finding ? 0 : -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < knot->stuck_count && common == NT_NONE; i++)
-    if (stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns)
-      named = i;
+/* Blames those who are in all of it and did not take `common` first, or everybody where that is NT_NONE. True in
+ * *skipped: each of them has skipped it. */
+static int blame(const struct knot *knot, uint32_t common, struct nt_finding *finding,
+                 bool *skipped) {
+  int status = 0;
+  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE;
   for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
     uint32_t own = waits_in(knot, knot->ranks[i]);
     if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
       continue;
-    status = nt_finding_add(inquiry->job, &finding->blame, knot->ranks[i]);
-    skipped = skipped && own != NT_NONE &&
-              has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
+    status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[i]);
+    *skipped = *skipped && own != NT_NONE &&
+               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own), NULL);
+  }
+  return status;
+}
+
+static int judge(struct knot *knot) {
+  struct nt_inquiry *inquiry = knot->inquiry;
+  uint32_t common = NT_NONE, named = 0;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
+  int status = finding ? 0 : -NT_ERR_MEMORY;
+  if (!status && finding->class == NT_CLASS_CYCLE)
+    common = blame_skippers(knot, finding, &status);
+  bool skipped = common != NT_NONE;
+  if (!status && !skipped) {
+    common = majority(knot);
+    status = blame(knot, common, finding, &skipped);
+  }
+  if (!status && common != NT_NONE && !nt_rank_set_count(&finding->blame)) {
+    common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
+    status = blame(knot, common, finding, &skipped);
   }
   if (status)
     return status;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (common == NT_NONE ? stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns
+                          : i == common)
+      named = i;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped)
+  if (skipped && nt_rank_set_count(&finding->blame))
     finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
   finding->joint = stuck->joint;
@@ -211,7 +272,8 @@ static int judge(struct knot *knot) {
                     : stuck->fn;
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = stuck->open || stuck->kind == NT_STUCK_DEVICE ? NT_CERTAIN : NT_LIKELY;
+  bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
+  finding->confidence = sure ? NT_CERTAIN : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
@@ -239,7 +301,7 @@ int nt_judge_knots(struct nt_inquiry *inquiry) {
     for (uint32_t i = 0; i < rank_count && !status; i++)
       if (waits->rank_knot[i] == k || waits->device_knot[i] == k)
         knot.ranks[knot.rank_count++] = i;
-    if (!status)
+    if (!status && !is_stall(&knot))
       status = judge(&knot);
     free(knot.stuck);
     free(knot.ranks);

@@ -16,7 +16,8 @@ struct quiet {
   int64_t last_ns,
       pause_ns; /* of all ranks: the newest call; the longest pause between two calls */
   uint32_t alive, waiting,
-      unknown; /* ranks; of these, in a host wait; of these, for nobody knows what */
+      unknown;      /* ranks; of these, in a host wait; of these, for nobody knows what */
+  uint32_t replays; /* launches of captured graphs that are not finished */
   bool moved;
 };
 
@@ -39,6 +40,8 @@ static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quie
     int64_t end =
         call->exit_ns && call->exit_ns <= inquiry->job->cut_ns ? call->exit_ns : call->enter_ns;
     last = end > last ? end : last;
+    quiet->replays += nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH &&
+                      nt_call_outstanding(inquiry->job, rank, i);
     if (call->view == NT_NONE || call->pending)
       continue;
     if (before && i >= low && before->thread == call->thread &&
@@ -58,7 +61,7 @@ static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quie
 }
 
 static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
-  bool unknown = quiet->unknown != 0;
+  bool unknown = quiet->unknown != 0 || quiet->replays != 0;
   struct nt_finding *finding =
       nt_inquiry_add(inquiry, unknown ? NT_CLASS_UNDECIDED : NT_CLASS_OUTSIDE, NT_NONE);
   struct nt_rank_set there = {0};
@@ -78,7 +81,13 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
       nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, r));
   }
   nt_describe_ranks(who, sizeof who, &there);
-  if (unknown)
+  if (quiet->replays)
+    nt_finding_say(
+        finding,
+        "%s made the same calls, but %u launch%s of captured graphs with operations of NCCL "
+        "%s not finished, and which ranks lack their part cannot be told",
+        who, quiet->replays, quiet->replays == 1 ? "" : "es", quiet->replays == 1 ? "is" : "are");
+  else if (unknown)
     nt_finding_say(finding,
                    "%s made the same calls and hosts wait for the device, but how far it came with "
                    "these calls is not known",
@@ -94,7 +103,7 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
       nt_lines_add(&finding->evidence, "%s", line);
       blocked = true;
     }
-  if (unknown && !blocked)
+  if (unknown && !blocked && !quiet->replays)
     nt_lines_add(&finding->evidence, "needed: marks around launches (NCCLTRACE_GPU=events)");
   nt_rank_set_free(&there);
   return status;
@@ -162,6 +171,8 @@ static int tell_few(struct nt_inquiry *inquiry) {
 static int judge_quiet(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   struct quiet quiet = {.pause_ns = QUIET_NS};
+  if (model->rank_count && model->ranks[0].recorder != NT_RECORDER_TRACE)
+    return 0; /* what hosts do after their last call is not recorded */
   for (uint32_t i = 0; i < inquiry->waits.count; i++)
     if (inquiry->waits.list[i].moving)
       return 0;

@@ -49,15 +49,9 @@ static uint32_t list_settings(const struct nt_model *model, struct setting *out)
 }
 
 static struct nt_finding *warn(struct nt_inquiry *inquiry) {
-  struct nt_verdict *verdict = inquiry->verdict;
-  struct nt_finding *list = realloc(verdict->warnings, (verdict->warning_count + 1) * sizeof *list);
-  if (!list)
+  struct nt_finding *finding = nt_inquiry_warn(inquiry, NT_CLASS_CONFIG, NT_NONE);
+  if (!finding)
     return NULL;
-  verdict->warnings = list;
-  struct nt_finding *finding = &list[verdict->warning_count++];
-  memset(finding, 0, sizeof *finding);
-  finding->class = NT_CLASS_CONFIG;
-  finding->joint = NT_NONE;
   finding->confidence = NT_CERTAIN;
   nt_lines_add(&finding->next,
                "run all ranks with one version of NCCL and the same settings of it");

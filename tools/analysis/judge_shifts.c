@@ -18,7 +18,8 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
                        const struct nt_stuck *stuck) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   uint32_t laggard = NT_NONE, reference = NT_NONE;
-  if (finding->class != NT_CLASS_MISSING || stuck->kind != NT_STUCK_COLLECTIVE)
+  if ((finding->class != NT_CLASS_MISSING && finding->class != NT_CLASS_LEFT) ||
+      stuck->kind != NT_STUCK_COLLECTIVE)
     return;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     if (joint->members[i].rank == rank)
@@ -34,7 +35,8 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
   if (!call || shift.how != NT_EDIT_SKIPPED ||
       shift.run > joint->members[reference].called - joint->members[laggard].called)
     return;
-  if (finding->seq == stuck->seq || shift.position < finding->seq) {
+  if (finding->class == NT_CLASS_MISSING &&
+      (finding->seq == stuck->seq || shift.position < finding->seq)) {
     finding->seq = shift.position;
     finding->fn = call->fn;
   }

@@ -51,7 +51,9 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
     if (stuck->moving || (message && inquiry->p2p.ends[stuck->item].shifted))
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (is_sink_rank(waits, stuck->laggards[j]))
+      if ((is_sink_rank(waits, stuck->laggards[j]) &&
+           !nt_echoes_an_end(inquiry, stuck->laggards[j])) ||
+          nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
       blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
@@ -70,11 +72,49 @@ static int weight(const struct nt_stuck *stuck) {
   return stuck->waiter_count ? 0 : 1;
 }
 
+/* What the rank would have to call for the operation; false if it is no collective and no message. */
+static bool next_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                    struct nt_next *out) {
+  bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
+  *out = (struct nt_next){stuck->joint, NT_FN_AllReduce, -1};
+  if (message) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+    out->fn = end->is_send ? NT_FN_Recv : NT_FN_Send;
+    out->peer = end->is_send ? end->source : end->destination;
+  }
+  return message || stuck->kind == NT_STUCK_COLLECTIVE;
+}
+
+/* The same where messages wait for it, too: an index into blames, NT_NONE if that is not so or cannot be told. */
+static uint32_t pick_with_messages(const struct nt_inquiry *inquiry, const struct blame *blames,
+                                   uint32_t count) {
+  struct nt_next *next = malloc(count * sizeof *next);
+  uint32_t *from = malloc(count * sizeof *from);
+  uint32_t kept = 0, told = NT_NONE;
+  bool messages = false;
+  for (uint32_t i = 0; next && from && i < count; i++) {
+    const struct nt_stuck *stuck = &inquiry->waits.list[blames[i].stuck];
+    if (weight(stuck) || !next_of(inquiry, stuck, &next[kept]))
+      continue;
+    messages |= stuck->kind != NT_STUCK_COLLECTIVE;
+    from[kept++] = i;
+  }
+  if (messages && kept > 1)
+    told = nt_foretell_next(inquiry->job, blames[0].rank, next, kept);
+  if (told != NT_NONE)
+    told = from[told];
+  free(next);
+  free(from);
+  return told;
+}
+
 /* Of the operations that wait for one rank, the one it would have called next. */
 static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
                           uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
-  uint32_t best = 0;
+  uint32_t best = 0, next = pick_with_messages(inquiry, blames, count);
+  if (next != NT_NONE)
+    return next;
   for (uint32_t i = 1; i < count; i++) {
     const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
     if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
@@ -85,7 +125,7 @@ static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *
     joints[i] =
         list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
   if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
-    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count);
+    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count, NULL);
     best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
                ? told
                : best;
@@ -151,14 +191,26 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   nt_describe_ranks(who, sizeof who, &finding->blame);
-  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (stuck->kind == NT_STUCK_COLLECTIVE && finding->seq != stuck->seq && *waiting)
+    snprintf(waiting, sizeof waiting, "; %s wait%s in #%u, which is left over from it",
+             nt_describe_ranks(place, sizeof place, &finding->waiting),
+             nt_rank_set_count(&finding->waiting) == 1 ? "s" : "", stuck->seq);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   switch (finding->class) {
   case NT_CLASS_DEAD:
   case NT_CLASS_LEFT:
     say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
     break;
   case NT_CLASS_GPU:
+    if (stuck->alone) {
+      nt_finding_say(finding,
+                     "on %s %s does not finish, though all other members have finished it: the "
+                     "device there hangs or is broken%s",
+                     who, place, waiting);
+      finding->confidence = NT_LIKELY;
+      break;
+    }
     nt_finding_say(finding,
                    "on %s %s does not come to the head of its stream: earlier work of the "
                    "device does not finish%s",
@@ -177,9 +229,14 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                    nt_rank_set_count(&finding->blame) ? who : "", waiting);
     break;
   default:
-    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    nt_finding_say(finding, "%s never called %s%s%s", who, place,
+                   nt_rank_set_has(&finding->waiting, nt_rank_set_next(&finding->blame, 0))
+                       ? " by one of its ranks"
+                       : "",
+                   waiting);
   }
-  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE) {
+  if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
+      stuck->kind == NT_STUCK_REPLAY) {
     nt_say_progress(inquiry, finding, stuck);
   } else if (stuck->waiter_count && finding->evidence.count < 8) {
     char line[2 * NT_DESCRIBE];
@@ -219,11 +276,14 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
     return;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   for (uint32_t i = 0; i < joint->member_count; i++)
-    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns)
-      nt_lines_add(&finding->evidence, "rank %d called %s at %s", rank->world,
-                   nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn,
-                                     0, stuck->joint),
-                   nt_time_short(time, joint->members[i].ended_ns));
+    if (joint->members[i].rank == blame->rank && joint->members[i].ended_ns) {
+      const int64_t ended_ns = joint->members[i].ended_ns;
+      nt_describe_place(place, sizeof place, inquiry->job, joint->members[i].ended_fn, 0,
+                        stuck->joint);
+      nt_lines_add(&finding->evidence, "rank %d called %s%s%s", rank->world, place,
+                   ended_ns < NT_TIME_FIRST ? "" : " at ",
+                   ended_ns < NT_TIME_FIRST ? "" : nt_time_short(time, ended_ns));
+    }
 }
 
 static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
@@ -254,7 +314,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   finding->fn = function_of(inquiry, stuck);
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = NT_CERTAIN;
+  bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
+  finding->confidence = guessed ? NT_LIKELY : NT_CERTAIN;
   if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
     return NULL;
   return finding;
@@ -318,6 +379,7 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
     stuck_of[finding - inquiry->verdict->findings] = blame->stuck;
     status = add_blame(inquiry, finding, blame);
     say_fate(inquiry, finding, blame);
+    nt_say_siblings(inquiry, finding, &inquiry->waits.list[blame->stuck], blame->rank);
     nt_refine_missing(inquiry, finding, blame->rank, &inquiry->waits.list[blame->stuck]);
     say_others(inquiry, finding, &blames[i], n, picked);
   }
@@ -442,8 +504,12 @@ static int judge_operations(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < waits->count && !status; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->excused || stuck->laggard_count || stuck->leaver_count)
+    if (stuck->excused || stuck->leaver_count)
       continue;
+    if (stuck->laggard_count) {
+      status = nt_judge_echoes(inquiry, stuck);
+      continue;
+    }
     if (stuck->kind == NT_STUCK_TEARDOWN)
       status = judge_teardown(inquiry, stuck);
     else if (stuck->kind == NT_STUCK_INIT)

@@ -31,7 +31,9 @@ static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *w
   g->start = calloc((size_t)g->nodes + 2, sizeof *g->start);
   for (uint32_t i = 0; g->start && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
-    uint32_t out = stuck->laggard_count + stuck->behind_count;
+    uint32_t out = stuck->behind_count;
+    for (uint32_t j = 0; j < stuck->laggard_count; j++)
+      out += !nt_stuck_has_sibling(stuck, stuck->laggards[j]);
     for (uint32_t j = 0; j < stuck->held_count && !stuck->excused; j++)
       g->start[stuck->held[j] + 1]++;
     for (uint32_t j = 0; j < stuck->reached_count && !stuck->excused; j++)
@@ -62,7 +64,8 @@ static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *w
     for (uint32_t j = 0; j < stuck->reached_count; j++)
       g->edge[g->next[ranks + stuck->reached[j]]++] = 2 * ranks + i;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      g->edge[g->next[2 * ranks + i]++] = stuck->laggards[j];
+      if (!nt_stuck_has_sibling(stuck, stuck->laggards[j]))
+        g->edge[g->next[2 * ranks + i]++] = stuck->laggards[j];
     for (uint32_t j = 0; j < stuck->behind_count; j++)
       g->edge[g->next[2 * ranks + i]++] = ranks + stuck->behind[j];
   }

@@ -11,6 +11,12 @@
 void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
                       const struct nt_call *calls);
 
+/* When it first aborted a communicator, INT64_MAX if it did not: after that hung operations read as finished. */
+int64_t nt_load_first_abort(const struct nt_model_rank *rank);
+/* When the device came to calls and was done with them, from the same. Returns 0 or -NT_ERR_MEMORY. */
+int nt_load_seen(struct nt_model_rank *rank, const struct nt_trace *trace,
+                 const struct nt_call *calls);
+
 /* Marks tell what was unfinished when somebody looked last; of a process that was stopped, or whose thread
  * for it is gone, that says nothing about `now_ns`. */
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);

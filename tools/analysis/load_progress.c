@@ -3,7 +3,7 @@
  * Device progress of calls while loading.
  *
  * A stream runs in order, so its two watermarks place every launch. They may be a look behind, and there may
- * be none (no marks, or the launch was captured); a host wait that returned tells of everything in front of it on
+ * be none; a captured call has nothing to do on the device once it has returned; a host wait that returned tells of everything in front of it on
  * that stream, as long as nobody had aborted: after an abort hung operations read as finished.
  */
 #include <stdlib.h>
@@ -40,19 +40,11 @@ static enum nt_progress place_frozen(const struct nt_trace *trace, const struct 
 static bool is_launched(const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   return call->stream && call->launch && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
-         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV);
+         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
+          shape == NT_SHAPE_GRAPH_LAUNCH);
 }
 
-/* Captured launches have no marks; others that have none make the head of a stream uncertain. */
-static bool has_gaps(const struct nt_model_rank *rank, const struct nt_trace_stream *stream) {
-  uint32_t captured = 0;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    captured += rank->calls[i].stream == stream->number && rank->calls[i].launch &&
-                (rank->calls[i].flags & NT_CALL_CAPTURED);
-  return stream->unmarked > captured;
-}
-
-static int64_t first_abort(const struct nt_model_rank *rank) {
+int64_t nt_load_first_abort(const struct nt_model_rank *rank) {
   int64_t first = INT64_MAX;
   for (uint32_t i = 0; i < rank->call_count; i++)
     if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
@@ -62,14 +54,15 @@ static int64_t first_abort(const struct nt_model_rank *rank) {
 
 static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace,
                         const struct nt_call *calls) {
-  int64_t abort_ns = first_abort(rank);
+  int64_t abort_ns = nt_load_first_abort(rank);
   size_t count = nt_trace_stream_count(trace);
   for (size_t s = 0; s < count; s++) {
     struct nt_trace_stream stream = nt_trace_stream_at(trace, s);
     rank->gpu_steps += (uint64_t)stream.reached + stream.finished;
     if (stream.polled_ns > rank->gpu_ns)
       rank->gpu_ns = stream.polled_ns;
-    bool gaps = stream.unmarked && has_gaps(rank, &stream);
+    bool gaps =
+        stream.unmarked != 0; /* launches without marks make the head of a stream uncertain */
     for (uint32_t i = 0; i < rank->call_count; i++) {
       struct nt_model_call *call = &rank->calls[i];
       if (call->stream != stream.number || !is_launched(call))
@@ -105,7 +98,7 @@ static void add_wait(struct waited *waited, const struct nt_model_call *call) {
 
 /* Backwards through each thread's calls: what stands in front of a wait that returned is finished. */
 static void place_by_waits(struct nt_model_rank *rank) {
-  int64_t abort_ns = first_abort(rank);
+  int64_t abort_ns = nt_load_first_abort(rank);
   struct waited waited = {0};
   for (uint32_t i = rank->call_count; i-- > 0;) {
     struct nt_model_call *call = &rank->calls[i];
@@ -122,12 +115,18 @@ static void place_by_waits(struct nt_model_rank *rank) {
 
 void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
                       const struct nt_call *calls) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].flags & NT_CALL_CAPTURED)
+      rank->calls[i].progress = NT_PROGRESS_FINISHED;
   place_calls(rank, trace, calls);
   place_by_waits(rank);
 }
 
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns) {
-  int64_t end = nt_model_is_over(rank) ? nt_model_end(rank) : now_ns, abort_ns = first_abort(rank);
+  if (rank->recorder != NT_RECORDER_TRACE)
+    return; /* as of when it was written */
+  int64_t end = nt_model_is_over(rank) ? nt_model_end(rank) : now_ns,
+          abort_ns = nt_load_first_abort(rank);
   if (abort_ns < end)
     end = abort_ns; /* what was unfinished then was judged by what had been seen by then */
   if (end - rank->gpu_ns <= STALE_NS)

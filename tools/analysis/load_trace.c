@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "analysis/load_parts.h"
+#include "cli/call_text.h"
 #include "cli/rank_name.h"
 #include "cli/stack_text.h"
 #include "nccl/nccl_api.h"
@@ -174,7 +175,8 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->thread = from->thread;
     call->group = from->group;
     call->stream = from->stream;
-    call->launch = from->launch;
+    call->launch = from->flags & NT_CALL_CAPTURED ? 0 : from->launch;
+    call->graph = nt_call_capture(from);
     call->at = site_of(rank, trace, from->stack, &sites);
     call->peer = from->peer;
     call->dtype = from->dtype;
@@ -188,7 +190,8 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
   if (status)
     return status;
   nt_load_progress(rank, trace, calls);
-  return nt_load_stacks(rank, trace, calls);
+  status = nt_load_seen(rank, trace, calls);
+  return status ? status : nt_load_stacks(rank, trace, calls);
 }
 
 static int copy_peers(struct nt_loaded_trace *out, const struct nt_trace *trace) {
@@ -216,6 +219,14 @@ static void fill_gpu(struct nt_model_rank *rank, const struct nt_trace *trace) {
   rank->gpu = copy(nt_trace_evidence(trace, key));
 }
 
+/* FNV-1a; 0 if there is no text. */
+static uint64_t hash_of(const char *text) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (const char *c = text ? text : ""; *c; c++)
+    hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+  return text && *text ? hash : 0;
+}
+
 static void fill_process(struct nt_model_rank *rank, const struct nt_process_info *process,
                          const char *source) {
   rank->world = process->world_rank;
@@ -224,6 +235,7 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->start_time = process->start_time;
   rank->restart = process->restart;
   rank->host = copy(process->host);
+  rank->boot = hash_of(process->boot_id);
   rank->run_id = copy(process->run_id);
   rank->source = copy(source);
   rank->total_calls = process->calls;

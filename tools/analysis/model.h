@@ -17,7 +17,8 @@
 #include "cli/process_text.h"
 #include "trace/reader.h"
 
-#define NT_NONE UINT32_MAX /* no such index */
+#define NT_NONE UINT32_MAX          /* no such index */
+#define NT_COUNT_UNKNOWN UINT64_MAX /* the count of a call may be any */
 
 /* How far the device got with an operation. UNKNOWN unless the source tells. */
 enum nt_progress {
@@ -25,6 +26,7 @@ enum nt_progress {
   NT_PROGRESS_ENQUEUED, /* handed over, not at the head of its stream */
   NT_PROGRESS_REACHED,  /* at the head of its stream, not finished */
   NT_PROGRESS_FINISHED,
+  NT_PROGRESS_UNFINISHED, /* not finished; whether its stream has come to it is not known */
 };
 
 /* One cache line: a job of a thousand ranks has millions of them. */
@@ -38,17 +40,20 @@ struct nt_model_call {
   uint32_t view; /* index into the rank's views, NT_NONE if the call has no communicator */
   uint32_t seq;
   uint32_t group; /* of this thread, 0 outside */
-  uint32_t stream;
   uint32_t
       launch;  /* on its stream, 0 if not known; of an event's record: launches in front of it */
   uint32_t at; /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
-  uint32_t thread : 20;  /* of calls that follow each other equal only in one thread */
-  uint32_t flags : 9;    /* NT_CALL_* */
-  uint32_t progress : 2; /* enum nt_progress */
-  uint32_t pending : 1;  /* in a group that was not ended: NCCL has not begun it */
+  /* Low bits of numbers that seldom have more. */
+  uint64_t stream : 18;
+  uint64_t
+      graph : 17; /* the capture that a captured call belongs to, or whose graph a launch replays */
+  uint64_t thread : 17;
+  uint64_t flags : 8;    /* NT_CALL_* */
+  uint64_t progress : 3; /* enum nt_progress */
+  uint64_t pending : 1;  /* in a group that was not ended: NCCL has not begun it */
 };
 _Static_assert(sizeof(struct nt_model_call) == 64, "memory of large jobs");
 
@@ -69,6 +74,21 @@ struct nt_model_view {
   uint64_t sum;
   uint64_t (*sums)[NT_SUM_KEPT]; /* NT_SUM_LEVELS rows, or NULL */
 };
+
+/*
+ * What was seen of a launched call's way over the device, in microseconds after it was entered, 0 where nothing was.
+ * Only of the last NT_SEEN_KEPT of each view, and of those with an exact duration.
+ */
+struct nt_model_seen {
+  uint32_t call;          /* index */
+  uint32_t unreached_us;  /* earlier work of its stream was not done yet */
+  uint32_t reached_us;    /* by then it had come to the head of its stream */
+  uint32_t unfinished_us; /* it was not finished yet */
+  uint32_t finished_us;   /* by then it was */
+  uint32_t waited_us;     /* a host wait behind it in its thread had returned: finished, too */
+  uint32_t took_us;       /* exactly, from the head of the stream to its end; of one launch in 64 */
+};
+#define NT_SEEN_KEPT 256
 
 /* A line of the program from which NCCL is called. */
 struct nt_model_site {
@@ -115,13 +135,22 @@ struct nt_model_dump {
       missing; /* "NVML (no permission), kernel log (…)": sources of such facts, NULL if all were asked */
 };
 
+/* Who recorded a process, and so what can be known of it (load_source.h). */
+enum nt_recorder {
+  NT_RECORDER_TRACE,  /* this library */
+  NT_RECORDER_FLIGHT, /* PyTorch's flight recorder */
+  NT_RECORDER_LOG,    /* NCCL_DEBUG=INFO with INIT and COLL */
+};
+
 /* One process. */
 struct nt_model_rank {
   int32_t world, world_size; /* -1 if not known */
+  enum nt_recorder recorder;
   uint32_t pid, restart;
   uint64_t start_time, pid_ns, nonce;
   char *host, *run_id, *gpu, *pci, *source; /* NULL if not known */
-  int32_t gpu_index, cuda_device;           /* on the machine, in the process; -1 if not known */
+  uint64_t boot; /* of the host, hashed: equal ones have one clock; 0 if not known */
+  int32_t gpu_index, cuda_device; /* on the machine, in the process; -1 if not known */
   enum nt_process_state state;
   int exit_code;
   uint32_t phase; /* NT_PHASE_* */
@@ -150,8 +179,10 @@ struct nt_model_rank {
   uint32_t site_count, site_room;
   struct nt_model_stack *stacks; /* of the last calls of each thread */
   uint32_t stack_count;
-  bool python_stacks;          /* of these, some are of Python */
-  struct nt_model_dump *dump;  /* NULL if there is none */
+  bool python_stacks;         /* of these, some are of Python */
+  struct nt_model_dump *dump; /* NULL if there is none */
+  struct nt_model_seen *seen; /* sorted by call */
+  uint32_t seen_count;
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
 };

@@ -65,8 +65,8 @@ bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
 
 static bool find_shift(const struct nt_job *job, const struct nt_p2p *p2p, uint32_t uneven,
                        struct nt_p2p_shift *out) {
-  uint64_t sends[NT_EDIT_WINDOW], recvs[NT_EDIT_WINDOW];
-  uint32_t send_at[NT_EDIT_WINDOW], recv_at[NT_EDIT_WINDOW], n = 0, m = 0;
+  uint64_t sends[NT_EDIT_WINDOW] = {0}, recvs[NT_EDIT_WINDOW] = {0};
+  uint32_t send_at[NT_EDIT_WINDOW] = {0}, recv_at[NT_EDIT_WINDOW] = {0}, n = 0, m = 0;
   for (uint32_t i = uneven; i < p2p->count && nt_p2p_same_queue(&p2p->ends[i], &p2p->ends[uneven]);
        i++) {
     const uint64_t bytes = nt_call_bytes(nt_p2p_call(job, &p2p->ends[i]));

@@ -13,7 +13,7 @@ bool nt_call_unfinished(const struct nt_job *job, uint32_t rank, uint32_t index)
 bool nt_call_outstanding(const struct nt_job *job, uint32_t rank, uint32_t index) {
   const struct nt_model_call *call = &job->model->ranks[rank].calls[index];
   return call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED ||
-         nt_call_is_open(job, rank, index);
+         call->progress == NT_PROGRESS_UNFINISHED || nt_call_is_open(job, rank, index);
 }
 
 /* The oldest launch of the stream that is known to be unfinished, up to number `last`. */
@@ -56,6 +56,13 @@ static uint32_t elsewhere(const struct nt_model_rank *rank, const struct nt_mode
   return NT_NONE;
 }
 
+/* A stream is numbered from its first launch on: a wait on one that had none yet may be of any such stream. */
+static bool is_wait_of(const struct nt_model_call *wait, const struct nt_model_call *call) {
+  return nt_fn_shape(wait->fn) == NT_SHAPE_STREAM_WAIT && wait->launch < call->launch &&
+         wait->enter_ns <= call->enter_ns &&
+         (wait->stream == call->stream || (!wait->stream && call->launch == 1));
+}
+
 struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
   const struct nt_model_call *call = &rank->calls[index];
@@ -64,8 +71,7 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index
     return front;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *wait = &rank->calls[i];
-    if (nt_fn_shape(wait->fn) != NT_SHAPE_STREAM_WAIT || wait->stream != call->stream ||
-        wait->launch >= call->launch || wait->enter_ns > call->enter_ns)
+    if (!is_wait_of(wait, call))
       continue;
     uint32_t record = record_of(rank, wait);
     uint32_t other = record == NT_NONE ? NT_NONE
@@ -73,7 +79,7 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index
                                                    rank->calls[record].launch);
     if (other != NT_NONE)
       return (struct nt_front){other, i};
-    if (wait->launch == call->launch - 1)
+    if (wait->stream && wait->launch == call->launch - 1)
       front.event = i;
   }
   if (front.event != NT_NONE) /* of an event that was recorded out of sight: behind anything */

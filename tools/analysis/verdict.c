@@ -29,6 +29,20 @@ struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class clas
   return finding;
 }
 
+struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class class,
+                                   uint32_t joint) {
+  struct nt_verdict *verdict = inquiry->verdict;
+  struct nt_finding *list = realloc(verdict->warnings, (verdict->warning_count + 1) * sizeof *list);
+  if (!list)
+    return NULL;
+  verdict->warnings = list;
+  struct nt_finding *finding = &list[verdict->warning_count++];
+  memset(finding, 0, sizeof *finding);
+  finding->class = class;
+  finding->joint = joint;
+  return finding;
+}
+
 void nt_finding_say(struct nt_finding *finding, const char *format, ...) {
   va_list arguments;
   free(finding->summary);
@@ -50,7 +64,7 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   char ranks[NT_DESCRIBE], time[NT_TIME_TEXT];
   uint32_t count = nt_rank_set_count(&finding->waiting);
   out[0] = '\0';
-  if (count && finding->since_ns)
+  if (count && finding->since_ns >= NT_TIME_FIRST)
     snprintf(out, size, "; %s %s in it since %s",
              nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
              count == 1 ? "waits" : "wait", nt_time_short(time, finding->since_ns));
@@ -89,7 +103,8 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
   if (last == NT_NONE) {
-    snprintf(out, size, "rank %d (%s) made no call", model->world, state);
+    snprintf(out, size, "rank %d (%s) %s", model->world, state,
+             model->overwritten ? "has no operation in what was recorded" : "made no call");
     return out;
   }
   snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,
@@ -187,10 +202,15 @@ static void note_losses(struct nt_verdict *out) {
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
   }
-  if (overwritten)
+  if (overwritten && model->ranks[0].recorder == NT_RECORDER_FLIGHT)
+    nt_lines_add(
+        &out->notes,
+        "%llu earlier operations are not in the dumps: overwritten, or left out as completed",
+        (unsigned long long)overwritten);
+  else if (overwritten)
     nt_lines_add(&out->notes, "%llu calls were overwritten: the traces hold the last window only",
                  (unsigned long long)overwritten);
-  if (lost)
+  if (lost && model->ranks[0].recorder == NT_RECORDER_TRACE)
     nt_lines_add(&out->notes, "%llu calls were lost: they found no room in the area",
                  (unsigned long long)lost);
   if (comms)
@@ -249,10 +269,14 @@ static int by_precedence(const void *a, const void *b) {
 static int inquire(struct nt_inquiry *inquiry) {
   int status = nt_creations_find(inquiry->job, &inquiry->creations);
   if (!status)
+    status = nt_creations_complete(inquiry->job, &inquiry->creations);
+  if (!status)
     status = nt_waits_find(inquiry->job, inquiry->freeze, &inquiry->p2p, &inquiry->creations,
                            inquiry->divergences, &inquiry->waits);
   if (!status)
     status = nt_judge_divergences(inquiry);
+  if (!status)
+    status = nt_judge_replays(inquiry);
   if (!status)
     status = nt_judge_waits(inquiry);
   if (!status)
@@ -271,6 +295,13 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_outside(inquiry);
   if (!status)
     status = nt_judge_settings(inquiry);
+  nt_say_replays(inquiry);
+  if (!status)
+    status = nt_clocks_find(inquiry->job, &inquiry->clocks);
+  if (!status)
+    status = nt_judge_slow(inquiry);
+  if (!status)
+    status = nt_judge_durations(inquiry);
   if (!status)
     status = nt_complete_findings(inquiry);
   return status;
@@ -306,6 +337,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
     out->moving &= !out->over;
     note_losses(out);
     note_blocked(out);
+    nt_note_clocks(&inquiry);
     if (out->count)
       note_freeze(out);
   }
@@ -313,6 +345,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
   nt_p2p_free(&inquiry.p2p);
   nt_creations_free(&inquiry.creations);
   nt_waits_free(&inquiry.waits);
+  nt_clocks_free(&inquiry.clocks);
   return status;
 }
 

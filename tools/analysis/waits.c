@@ -49,6 +49,13 @@ struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint
   return stuck;
 }
 
+bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank) {
+  for (uint32_t i = 0; i < stuck->held_count; i++)
+    if (stuck->held[i] == rank)
+      return true;
+  return false;
+}
+
 void nt_stuck_drop(struct nt_finder *f) {
   free(f->out->list[--f->out->count].waiters);
 }
@@ -58,7 +65,7 @@ static bool is_alive(const struct nt_finder *f, uint32_t rank) {
   return f->freeze->fates[rank].kind == NT_FATE_ALIVE || f->freeze->fates[rank].lives;
 }
 
-static void note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
+void nt_stuck_note_laggard(struct nt_stuck *stuck, const struct nt_member *member) {
   if (member->ended_ns)
     stuck->leavers[stuck->leaver_count++] = member->rank;
   else
@@ -91,13 +98,16 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position) {
   uint32_t call = position >= member->first ? member->call[position - member->first] : NT_NONE;
-  if (call == NT_NONE && is_alive(f, member->rank)) {
+  const bool done = call == NT_NONE && nt_member_left_out(f->job, member);
+  if (call == NT_NONE && !done && is_alive(f, member->rank)) {
     stuck->waiters[stuck->waiter_count++] = member->rank;
     stuck->held[stuck->held_count++] = member->rank;
     stuck->reached[stuck->reached_count++] = member->rank;
     return;
   }
-  if (call == NT_NONE || nt_stuck_note(f, stuck, member->rank, call) || !is_alive(f, member->rank))
+  if ((call == NT_NONE && !done) ||
+      (call != NT_NONE && nt_stuck_note(f, stuck, member->rank, call)) ||
+      !is_alive(f, member->rank))
     return;
   for (uint32_t p = position + 1; p <= member->called; p++) {
     call = p >= member->first ? member->call[p - member->first] : NT_NONE;
@@ -109,7 +119,7 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
 }
 
 /* A live job: those that are behind may just be on their way. */
-static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
+void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   bool all_alive = !stuck->leaver_count, moved = false, live = false;
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {
@@ -120,7 +130,7 @@ static void judge_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving |= moved || (all_alive && stuck->since_ns && now - stuck->since_ns < young);
+  stuck->moving |= moved || (now && all_alive && stuck->since_ns && now - stuck->since_ns < young);
 }
 
 /* The last thing that the rank did on any communicator, up to the cut. */
@@ -149,7 +159,7 @@ static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struc
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving |= stuck->since_ns && now - stuck->since_ns < young;
+  stuck->moving |= now && stuck->since_ns && now - stuck->since_ns < young;
   return stuck->waiter_count > 0;
 }
 
@@ -247,7 +257,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     if (member->called < stuck->seq) {
-      note_laggard(stuck, member);
+      nt_stuck_note_laggard(stuck, member);
       continue;
     }
     nt_stuck_note_member(f, stuck, member, stuck->seq);
@@ -255,7 +265,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
   } else if (!blind) {
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
     judge_extra(f, stuck);
   }
   return 0;
@@ -279,12 +289,12 @@ static int stuck_split(struct nt_finder *f, uint32_t index) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     if (member->splits < stuck->seq)
-      note_laggard(stuck, member);
+      nt_stuck_note_laggard(stuck, member);
     else
       nt_stuck_note(f, stuck, member->rank, member->split_call);
   }
   if (!stuck->absent)
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
   else if (!stuck->open)
     nt_stuck_drop(f);
   return 0;
@@ -317,7 +327,7 @@ static int stuck_init(struct nt_finder *f, const struct nt_creations *creations,
       stuck->absent = true;
   }
   if (creation->problem == NT_CREATION_MISSING)
-    judge_movement(f, stuck);
+    nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -334,11 +344,11 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   stuck->seq = end->seq;
   nt_stuck_note(f, stuck, end->rank, end->call);
   if (partner)
-    note_laggard(stuck, partner);
+    nt_stuck_note_laggard(stuck, partner);
   stuck->absent = !partner;
   stuck->soft =
       end->is_send && !stuck->open && nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
-  judge_movement(f, stuck);
+  nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -371,7 +381,7 @@ static int stuck_teardown(struct nt_finder *f, uint32_t index) {
     stuck->moving |= rank->moved;
     nt_stuck_note(f, stuck, member->rank, member->ended_call);
   }
-  judge_movement(f, stuck);
+  nt_stuck_note_movement(f, stuck);
   return 0;
 }
 
@@ -386,6 +396,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
       status = stuck_collective(f, i, &divergences[i]);
     if (!status)
       status = nt_stuck_device(f, i, &divergences[i]);
+    if (!status)
+      status = nt_stuck_replay(f, i, &divergences[i]);
     if (!status)
       status = stuck_split(f, i);
   }
@@ -420,17 +432,45 @@ static bool loosen(struct nt_waits *waits) {
   return loosened;
 }
 
+static bool is_creation(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
+}
+
+/* A rank that ends a communicator while others wait for it elsewhere does not wait for them: it has given up its
+ * turn. What remains are ends and creations that wait for each other. */
+static bool release_teardowns(struct nt_waits *waits) {
+  bool released = false;
+  for (uint32_t i = 0; i < waits->count; i++) {
+    struct nt_stuck *stuck = &waits->list[i];
+    bool others = false, creations = false;
+    if (stuck->kind != NT_STUCK_TEARDOWN || stuck->excused || !waits->knot_sink[stuck->knot])
+      continue;
+    for (uint32_t j = 0; j < waits->count; j++)
+      if (waits->list[j].knot == stuck->knot) {
+        others |= waits->list[j].kind != NT_STUCK_TEARDOWN;
+        creations |= is_creation(&waits->list[j]);
+      }
+    stuck->excused = others && !creations;
+    released |= stuck->excused;
+  }
+  return released;
+}
+
 int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_p2p *p2p, const struct nt_creations *creations,
                   const struct nt_divergence *divergences, struct nt_waits *out) {
   struct nt_finder f = {job, freeze, out};
   memset(out, 0, sizeof *out);
-  int status = list_stuck(&f, p2p, creations, divergences);
+  int status = nt_replays_find(job, &out->replays);
+  if (!status)
+    status = list_stuck(&f, p2p, creations, divergences);
   for (uint32_t i = 0; i < out->count; i++)
     out->list[i].excused = out->list[i].moving;
   if (!status)
     status = nt_knots_find(job->model->rank_count, out);
   if (!status && loosen(out))
+    status = nt_knots_find(job->model->rank_count, out);
+  if (!status && release_teardowns(out))
     status = nt_knots_find(job->model->rank_count, out);
   return status;
 }
@@ -444,5 +484,6 @@ void nt_waits_free(struct nt_waits *waits) {
   free(waits->knot_ranks);
   free(waits->knot_stuck);
   free(waits->knot_sink);
+  nt_replays_free(&waits->replays);
   memset(waits, 0, sizeof *waits);
 }

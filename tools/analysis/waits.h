@@ -19,6 +19,7 @@
 #include "analysis/creation.h"
 #include "analysis/freeze.h"
 #include "analysis/p2p.h"
+#include "analysis/replays.h"
 
 enum nt_stuck_kind {
   NT_STUCK_COLLECTIVE,
@@ -28,6 +29,7 @@ enum nt_stuck_kind {
   NT_STUCK_RECV,
   NT_STUCK_SEND,
   NT_STUCK_TEARDOWN, /* finalize or destroy */
+  NT_STUCK_REPLAY,   /* launch of a graph, `seq` counts those of the joint (replays.h) */
   NT_STUCK_DEVICE,   /* everybody called, and it does not finish; a message where `item` is set */
 };
 
@@ -44,15 +46,17 @@ struct nt_stuck {
   uint32_t *reached, reached_count;  /* devices that are at it, as far as known */
   uint32_t *laggards, laggard_count; /* have a trace and did not call */
   uint32_t *leavers, leaver_count;   /* of these, not among the laggards: left the communicator */
-  uint32_t *behind, behind_count;    /* DEVICE: devices that are at another operation of NCCL */
-  uint32_t *blocked, blocked_count;  /* DEVICE: devices that are at other work in front of it */
-  bool absent;                       /* a member without a trace may be among those that did not */
-  bool open;                         /* some waiter's host is inside the call */
+  /* DEVICE, REPLAY: devices that are at another operation of NCCL, and at other work in front of it */
+  uint32_t *behind, behind_count;
+  uint32_t *blocked, blocked_count;
+  bool alone;   /* DEVICE: these have it unfinished, while all others finished */
+  bool absent;  /* a member without a trace may be among those that did not */
+  bool open;    /* some waiter's host is inside the call */
   bool soft;    /* a send that may have been buffered: the rank may have gone on */
   bool moving;  /* those that are behind were seen to make calls, or it is too early to say */
   bool excused; /* `soft` or `moving`: not followed */
-  struct nt_shift
-      extra; /* of kind DIVERGED: the call too many from which it is left over, if position is set */
+  /* Of kind DIVERGED: the call too many from which it is left over, if position is set. */
+  struct nt_shift extra;
   uint32_t knot; /* number of its strongly connected component */
 };
 
@@ -63,6 +67,7 @@ struct nt_waits {
   uint32_t knot_count;
   uint32_t *knot_ranks, *knot_stuck; /* members of each knot, counted */
   bool *knot_sink;                   /* nothing leads out of it */
+  struct nt_replays replays;
 };
 
 /* `divergences` by joint. Returns 0 or a negative enum nt_err; free the result either way. */
@@ -70,5 +75,8 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_p2p *p2p, const struct nt_creations *creations,
                   const struct nt_divergence *divergences, struct nt_waits *out);
 void nt_waits_free(struct nt_waits *waits);
+
+/* Does the process that did not call wait in the operation too, by another of its ranks? */
+bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank);
 
 #endif

@@ -47,19 +47,24 @@ static int64_t young_of(const struct nt_model_rank *rank) {
   return nt_model_is_over(rank) ? NT_YOUNG_ENDED_NS : NT_YOUNG_NS;
 }
 
+bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns) {
+  return now_of(f) - ns < young_of(&f->job->model->ranks[rank]);
+}
+
 static bool is_gone(const struct nt_finder *f, uint32_t rank) {
   return f->freeze->fates[rank].kind != NT_FATE_ALIVE && !f->freeze->fates[rank].lives;
 }
 
-/* Sorts the device of one that called into the lists. */
-static void note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
+/* Sorts the device of one that called into the lists. A host that is inside the call may be so because of the launch,
+ * which waits for room behind other operations of NCCL, or for anything else. */
+void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
+                          uint32_t call) {
   if (call == NT_NONE || is_gone(f, rank) ||
-      f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED ||
-      nt_call_is_open(f->job, rank, call))
+      f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED)
     return;
   if (nt_front_of(f->job, rank, call).call != NT_NONE)
     stuck->behind[stuck->behind_count++] = rank;
-  else
+  else if (!nt_call_is_open(f->job, rank, call))
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 
@@ -99,6 +104,37 @@ static bool ended_well(const struct nt_finder *f, const struct nt_joint *joint) 
   return true;
 }
 
+bool nt_member_left_out(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  return rank->recorder == NT_RECORDER_FLIGHT && rank->overwritten;
+}
+
+/* One member may be done with it long before the others are. */
+static bool is_one_sided(uint8_t fn) {
+  const unsigned kind = nt_fn_canonical(fn);
+  return kind == NT_FN_Broadcast || kind == NT_FN_Reduce || kind == NT_FN_Gather ||
+         kind == NT_FN_Scatter;
+}
+
+/* Where the recorder does not tell what stands in front of an operation, this does: most members have finished it, so all
+ * took part, and the devices that have not are stuck or broken. */
+static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
+  uint32_t finished = 0, count = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(f->job, member, stuck->seq);
+    if (nt_member_rank(f->job, member)->recorder != NT_RECORDER_FLIGHT)
+      return;
+    if (call ? call->progress == NT_PROGRESS_FINISHED : nt_member_left_out(f->job, member))
+      finished++;
+    else if (call && call->progress != NT_PROGRESS_UNKNOWN)
+      stuck->blocked[count++] = member->rank;
+  }
+  stuck->alone = !is_one_sided(stuck->fn) && finished > joint->member_count / 2 &&
+                 finished + count == joint->member_count;
+  stuck->blocked_count = stuck->alone ? count : 0;
+}
+
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
@@ -124,17 +160,92 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     int64_t pause = normal_pause(f->job, member, position);
     nt_stuck_note_member(f, stuck, member, position);
     if (call)
-      note_device(f, stuck, member->rank, member->call[position - member->first]);
+      nt_stuck_note_device(f, stuck, member->rank, member->call[position - member->first]);
     last = call && call->enter_ns > last ? call->enter_ns : last;
     pause = pause > young_of(rank) ? pause : young_of(rank);
     young = pause > young ? pause : young;
     stuck->moving |= rank->moved;
   }
+  if (!stuck->blocked_count && !stuck->behind_count)
+    note_alone(f, stuck, joint);
   note_gone(f, stuck, joint);
   stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
+}
+
+static bool is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
+  return send->is_send && !recv->is_send && send->joint == recv->joint &&
+         send->source == recv->source && send->destination == recv->destination &&
+         send->seq == recv->seq;
+}
+
+/* The end with these numbers, NULL if there is none: they are sorted so. */
+static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct nt_p2p_end *key) {
+  const uint32_t wanted[] = {key->joint, (uint32_t)key->source, (uint32_t)key->destination,
+                             key->seq, !key->is_send};
+  uint32_t low = 0, high = p2p->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2, i = 0;
+    const struct nt_p2p_end *end = &p2p->ends[middle];
+    const uint32_t got[] = {end->joint, (uint32_t)end->source, (uint32_t)end->destination, end->seq,
+                            !end->is_send};
+    while (i < 5 && got[i] == wanted[i])
+      i++;
+    if (i == 5)
+      return end;
+    if (got[i] < wanted[i])
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
+
+/* The other side's host has not handed the message over: it did not call, or is inside the call. */
+static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p, uint32_t rank,
+                             uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  if ((shape != NT_SHAPE_SEND && shape != NT_SHAPE_RECV) || call->view == NT_NONE)
+    return false;
+  struct nt_place place = f->job->places[rank][call->view];
+  if (place.joint == NT_NONE)
+    return false;
+  int32_t self = f->job->joints[place.joint].members[place.member].comm_rank;
+  bool sends = shape == NT_SHAPE_SEND;
+  const struct nt_p2p_end key = {.joint = place.joint,
+                                 .source = sends ? self : call->peer,
+                                 .destination = sends ? call->peer : self,
+                                 .seq = call->seq,
+                                 .is_send = !sends};
+  const struct nt_p2p_end *other = find_end(p2p, &key);
+  return other ? nt_call_is_open(f->job, other->rank, other->call)
+               : nt_p2p_partner(f->job, &(struct nt_p2p_end){.joint = key.joint,
+                                                             .source = key.source,
+                                                             .destination = key.destination,
+                                                             .is_send = sends}) != NULL;
+}
+
+/* The host is in the end of a group that waits for the other side of another of its messages, too: none of the
+ * group is handed over before. */
+static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
+                                 const struct nt_p2p_end *end) {
+  const struct nt_model_rank *rank = &f->job->model->ranks[end->rank];
+  const struct nt_model_call *own = &rank->calls[end->call];
+  uint32_t first = end->call;
+  if (!own->group || !nt_call_is_open(f->job, end->rank, end->call))
+    return false;
+  while (first && rank->calls[first - 1].group == own->group &&
+         rank->calls[first - 1].thread == own->thread)
+    first--;
+  for (uint32_t i = first; i < rank->call_count && rank->calls[i].group == own->group &&
+                           rank->calls[i].thread == own->thread;
+       i++)
+    if (i != end->call && lacks_other_side(f, p2p, end->rank, i))
+      return true;
+  return false;
 }
 
 /* Both sides have called; only the first of a queue. */
@@ -150,13 +261,16 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     const struct nt_model_rank *rank = &f->job->model->ranks[ends[i]->rank];
     const struct nt_model_call *call = &rank->calls[ends[i]->call];
     nt_stuck_note(f, stuck, ends[i]->rank, ends[i]->call);
-    note_device(f, stuck, ends[i]->rank, ends[i]->call);
+    nt_stuck_note_device(f, stuck, ends[i]->rank, ends[i]->call);
+    if (is_held_by_its_group(f, p2p, ends[i]))
+      stuck->laggards[stuck->laggard_count++] = ends[i]->rank;
     last = call->enter_ns > last ? call->enter_ns : last;
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
   }
   /* Named as the side sees it that is not held up by its own device. */
-  bool sender = stuck->blocked_count && stuck->blocked[0] == send->rank;
+  bool sender = (stuck->blocked_count && stuck->blocked[0] == send->rank) ||
+                (stuck->behind_count == 1 && stuck->behind[0] == send->rank);
   stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
   stuck->moving |= now_of(f) - last < young;
   if (!stuck->waiter_count)
@@ -164,20 +278,30 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   return 0;
 }
 
+/* A group finishes as a whole: where one of its messages has no counterpart, its other ones hold nobody up, nor do
+ * those of the groups that wait for it. */
+static bool is_held_by_group(const struct nt_finder *f, const struct nt_p2p *p2p,
+                             const struct nt_p2p_end *send) {
+  bool grouped = nt_p2p_call(f->job, send)->group || nt_p2p_call(f->job, send + 1)->group;
+  for (uint32_t i = 0; i < p2p->unmatched_count && grouped; i++)
+    if (p2p->ends[p2p->unmatched[i]].joint == send->joint &&
+        nt_p2p_call(f->job, &p2p->ends[p2p->unmatched[i]])->group)
+      return true;
+  return false;
+}
+
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
   const struct nt_p2p_end *told = NULL;
   int status = 0;
   for (uint32_t i = 0; i + 1 < p2p->count && !status; i++) {
     const struct nt_p2p_end *send = &p2p->ends[i], *recv = send + 1;
-    bool pair = send->is_send && !recv->is_send && send->joint == recv->joint &&
-                send->source == recv->source && send->destination == recv->destination &&
-                send->seq == recv->seq;
     bool same = told && told->joint == send->joint && told->source == send->source &&
                 told->destination == send->destination;
-    if (!pair || same ||
+    if (!is_pair(send, recv) || same ||
         nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
         (!nt_call_outstanding(f->job, send->rank, send->call) &&
-         !nt_call_outstanding(f->job, recv->rank, recv->call)))
+         !nt_call_outstanding(f->job, recv->rank, recv->call)) ||
+        is_held_by_group(f, p2p, send))
       continue;
     told = send;
     status = stuck_pair(f, p2p, i);

@@ -27,6 +27,23 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position);
 
+/* What the member's record lacks in between is finished: a flight recorder's dump may leave that out, and what it has
+ * overwritten is older than all that it holds. */
+bool nt_member_left_out(const struct nt_job *job, const struct nt_member *member);
+
+/* The member did not call: a laggard, or it has left. */
+void nt_stuck_note_laggard(struct nt_stuck *stuck, const struct nt_member *member);
+/* In a live job those that are behind may be on their way: sets `moving`. */
+void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck);
+/* Behind what the device of one that called is, if it is not at the operation. */
+void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
+                          uint32_t call);
+/* What the rank called at `ns` may just not have finished yet. */
+bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns);
+
+/* Launches of captured graphs. */
+int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
+
 /* Operations of a joint, and messages, that all have called and that do not finish. */
 int nt_stuck_device(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p);

@@ -32,6 +32,12 @@ char *nt_call_function(char *out, size_t size, unsigned fn) {
   return out;
 }
 
+uint32_t nt_call_capture(const struct nt_call *call) {
+  if (nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH)
+    return (uint32_t)call->count;
+  return call->flags & NT_CALL_CAPTURED ? call->launch : 0;
+}
+
 char *nt_call_name(char *out, size_t size, const struct nt_call *call, const char *comm) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   nt_call_function(out, size, call->fn);
@@ -93,6 +99,9 @@ char *nt_call_arguments(char *out, size_t size, const struct nt_call *call) {
     break;
   case NT_SHAPE_GROUP_END:
     append(out, size, "%" PRIu64 " call%s", call->count, call->count == 1 ? "" : "s");
+    break;
+  case NT_SHAPE_GRAPH_LAUNCH:
+    append(out, size, "graph of capture %" PRIu64, call->count);
     break;
   case NT_SHAPE_REDOP_NEW:
     append(out, size, "%s", nt_redop_text(op, sizeof op, call->op));

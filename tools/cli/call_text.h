@@ -26,6 +26,9 @@ char *nt_call_arguments(char *out, size_t size, const struct nt_call *call);
 /* Both, with a comma between. */
 char *nt_call_text(char *out, size_t size, const struct nt_call *call, const char *comm);
 
+/* The number of the capture that a captured call belongs to, or that the graph of a launch came from; 0 if none. */
+uint32_t nt_call_capture(const struct nt_call *call);
+
 /* How it stands: "in call", "ok", "ncclInvalidUsage", "refused", "never returned", "in progress". */
 const char *nt_call_result(const struct nt_call *call);
 

@@ -37,7 +37,9 @@ json_t *nt_json_text(const char *text) {
 
 json_t *nt_json_time(int64_t realtime_ns) {
   char text[NT_TIME_TEXT];
-  return realtime_ns == 0 ? json_null() : json_string(nt_time_text(text, realtime_ns));
+  return realtime_ns >= 0 && realtime_ns < NT_TIME_FIRST
+             ? json_null()
+             : json_string(nt_time_text(text, realtime_ns));
 }
 
 json_t *nt_json_count(uint64_t count) {

@@ -50,6 +50,8 @@ size_t nt_text_utf8(const char *in, uint32_t *character);
 
 #define NT_TIME_TEXT 48
 /* "2026-11-29T02:41:17.120Z" and "02:41:17.120 UTC"; rounds down. */
+/* Below that, times are no more than an order of events, from a source that has none. */
+#define NT_TIME_FIRST (INT64_C(1) << 32)
 char *nt_time_text(char out[NT_TIME_TEXT], int64_t realtime_ns);
 char *nt_time_short(char out[NT_TIME_TEXT], int64_t realtime_ns);
 

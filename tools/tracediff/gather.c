@@ -14,6 +14,7 @@
 
 #include <uthash.h>
 
+#include "analysis/load_source.h"
 #include "cli/text.h"
 #include "tracediff/read_traces.h"
 
@@ -25,8 +26,16 @@ struct loaded {
   UT_hash_handle hh;
 };
 
+/* A file that is not ours, read once it is known that there is no trace. */
+struct foreign {
+  char *path;
+  enum nt_recorder recorder;
+};
+
 struct gather {
   struct nt_trace_loader loader;
+  struct foreign *foreign;
+  int foreign_count;
   struct loaded *known;
   struct nt_source *sources; /* found and not read yet, in the order of the command line */
   size_t source_count, source_room;
@@ -152,6 +161,27 @@ static struct nt_source *add_source(struct gather *g, char *path) {
   return source;
 }
 
+/* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
+static bool add_foreign(struct gather *g, const char *path, bool named) {
+  enum nt_recorder recorder = nt_source_detect(path, named);
+  if (recorder == NT_RECORDER_TRACE)
+    return false;
+  struct foreign *list = realloc(g->foreign, ((size_t)g->foreign_count + 1) * sizeof *list);
+  char *copy = list ? strdup(path) : NULL;
+  if (list)
+    g->foreign = list;
+  if (copy)
+    list[g->foreign_count++] = (struct foreign){copy, recorder};
+  else
+    g->status = -NT_ERR_MEMORY;
+  return true;
+}
+
+static void add_file(struct gather *g, const char *path) {
+  if (!add_foreign(g, path, true))
+    add_source(g, strdup(path));
+}
+
 static int by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -165,14 +195,24 @@ static int is_trace(const struct dirent *entry) {
   return has_suffix(entry->d_name);
 }
 
+static int is_visible(const struct dirent *entry) {
+  return entry->d_name[0] != '.';
+}
+
 bool nt_gather_is_file(const char *path) {
   struct stat status;
   return stat(path, &status) == 0 ? !S_ISDIR(status.st_mode) : has_suffix(path);
 }
 
+/* Its traces; where there is none, whatever else can be read. */
 static void add_directory(struct gather *g, const char *path) {
   struct dirent **entries;
   int count = scandir(path, &entries, is_trace, by_name);
+  const bool traces = count != 0;
+  if (!count) {
+    free(entries);
+    count = scandir(path, &entries, is_visible, by_name);
+  }
   if (count < 0) {
     int code = errno;
     struct nt_source *source = add_source(g, strdup(path));
@@ -184,7 +224,15 @@ static void add_directory(struct gather *g, const char *path) {
   }
   for (int i = 0; i < count; i++) {
     char *file;
-    add_source(g, asprintf(&file, "%s/%s", path, entries[i]->d_name) < 0 ? NULL : file);
+    if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
+      if (traces)
+        add_file(g, file);
+      else
+        add_foreign(g, file, false);
+      free(file);
+    } else {
+      g->status = -NT_ERR_MEMORY;
+    }
     free(entries[i]);
   }
   free(entries);
@@ -253,6 +301,46 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
+/* Ranks of different sources are never judged together: they tell different things of one call. */
+static void load_foreign(struct gather *g) {
+  int count[] = {[NT_RECORDER_TRACE] = g->loaded, [NT_RECORDER_LOG] = 0};
+  for (int i = 0; i < g->foreign_count; i++)
+    count[g->foreign[i].recorder]++;
+  enum nt_recorder chosen = count[NT_RECORDER_TRACE]    ? NT_RECORDER_TRACE
+                            : count[NT_RECORDER_FLIGHT] ? NT_RECORDER_FLIGHT
+                                                        : NT_RECORDER_LOG;
+  for (int i = 0; i < g->foreign_count; i++) {
+    struct nt_error err = {0};
+    if (g->foreign[i].recorder != chosen || g->status)
+      continue;
+    int status = nt_source_load(&g->loader, chosen, g->foreign[i].path, &err);
+    if (status == -NT_ERR_MEMORY)
+      g->status = status;
+    else if (status)
+      complain(g, g->foreign[i].path, &err);
+    else
+      g->loaded++;
+  }
+  for (enum nt_recorder other = NT_RECORDER_FLIGHT; other <= NT_RECORDER_LOG; other++)
+    if (other != chosen && count[other])
+      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],
+                    nt_source_name(other, count[other]), count[other] == 1 ? "was" : "were",
+                    nt_source_name(chosen, 2));
+  if (g->loaded && !g->status)
+    g->status = nt_source_finish(&g->loader.model, chosen);
+}
+
+static void free_gather(struct gather *g) {
+  for (int i = 0; i < g->directory_count; i++)
+    free(g->directories[i]);
+  free(g->directories);
+  for (int i = 0; i < g->foreign_count; i++)
+    free(g->foreign[i].path);
+  free(g->foreign);
+  free(g->sources);
+  forget(g);
+}
+
 int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
   struct gather g = {.quiet = quiet};
   g.directories = calloc((size_t)count + 1, sizeof *g.directories);
@@ -261,18 +349,15 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
   for (int i = 0; i < count; i++) {
     struct stat status;
     if (nt_gather_is_file(paths[i]))
-      add_source(&g, strdup(paths[i]));
+      add_file(&g, paths[i]);
     else if (stat(paths[i], &status) == 0 || count > 1)
       add_directory(&g, paths[i]); /* one that is not there is told where several are given */
   }
   read_sources(&g);
   if (g.directory_count)
     read_areas(&g);
-  for (int i = 0; i < g.directory_count; i++)
-    free(g.directories[i]);
-  free(g.directories);
-  free(g.sources);
-  forget(&g);
+  load_foreign(&g);
+  free_gather(&g);
   memset(out, 0, sizeof *out);
   if (g.status) {
     nt_trace_loader_free(&g.loader);

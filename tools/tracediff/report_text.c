@@ -78,7 +78,7 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
     fputs(culprit->dumped && gone ? ", last seen " : ", now ", out);
     nt_text_escape_print(out, culprit->now);
   }
-  if (culprit->since_ns && !(culprit->now && strstr(culprit->now, " since ")))
+  if (culprit->since_ns >= NT_TIME_FIRST && !(culprit->now && strstr(culprit->now, " since ")))
     fprintf(out, ", since %s", nt_time_short(time, culprit->since_ns));
   fputc('\n', out);
   print_stack(culprit->stack, culprit->of_last, style->full_stacks, out);
@@ -144,7 +144,7 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
     fprintf(out, "  and %u more\n", nt_rank_set_count(&finding->blame) - finding->culprit_count);
   if (nt_rank_set_count(&finding->waiting))
     fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
-  if (finding->since_ns)
+  if (finding->since_ns >= NT_TIME_FIRST)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
   if (style->full_stacks)
     print_stands(verdict, finding, style->color, out);
@@ -161,6 +161,8 @@ static void print_warnings(const struct nt_verdict *verdict, bool color, FILE *o
     fputc('\n', out);
     for (uint32_t j = 0; j < warning->evidence.count; j++)
       print_line(out, "  ", warning->evidence.line[j]);
+    for (uint32_t j = 0; j < warning->next.count; j++)
+      print_line(out, "  next: ", warning->next.line[j]);
   }
 }
 
@@ -179,8 +181,9 @@ char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict)
       last = end > last ? end : last;
     }
   }
-  if (verdict->over || verdict->moving || !model->rank_count)
-    return out; /* said already */
+  if (verdict->over || verdict->moving || !model->rank_count ||
+      model->ranks[0].recorder != NT_RECORDER_TRACE)
+    return out; /* said already, or not known */
   if (!alive)
     snprintf(out, size, "all processes have ended");
   else if (alive < model->rank_count)

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tracediff on dumps of PyTorch's flight recorder: made here, of jobs whose fault is known, in all versions of the format
+# and as pickles and JSON; damaged and hostile ones; and real ones where NT_DUMPS names a directory that has some.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+tracediff=$(realpath "${BUILD:-build}")/tracediff
+make_dumps() { python3 tests/cli/flight_dumps.py "$@"; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export NCCLTRACE_SHM=$work/shm
+
+check() { # NAME CONDITION-STATUS DETAIL
+  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
+}
+# "missing 2 7": class, blame and sequence number of the first finding.
+verdict() {
+  "$tracediff" --json "$@" 2>"$work/err" | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+if "error" in report:
+    print("error", report["error"])
+else:
+    first = (report["findings"] or [{"blame": "", "seq": None}])[0]
+    print(report["verdict"], first["blame"] or "-", first["seq"] or "-")'
+}
+# All who are blamed by any finding: "9,14".
+blamed() {
+  "$tracediff" --json "$1" 2>/dev/null | python3 -c '
+import json, sys
+ranks = set()
+for finding in json.load(sys.stdin)["findings"]:
+    for part in filter(None, finding["blame"].split(",")):
+        low, _, high = part.partition("-")
+        ranks.update(range(int(low), int(high or low) + 1))
+print(",".join(map(str, sorted(ranks))) or "-")'
+}
+
+make_dumps --all "$work/all"
+make_dumps --cases >"$work/cases"
+while read -r name class blame seq; do
+  for dumps in "$work/all/$name".2.*; do
+    said=$(verdict "$dumps")
+    [ "$seq" = - ] && said=${said% *} expected="$class $blame" || expected="$class $blame $seq"
+    [ "$said" = "$expected" ]
+    check "dumps: ${dumps##*/} is $class" $? "said $said, not $expected; $(cat "$work/err")"
+    [ "$(blamed "$dumps")" = "$blame" ]
+    check "dumps: ${dumps##*/} blames nobody else" $? "$(blamed "$dumps")"
+  done
+done <"$work/cases"
+
+skip=$work/all/skip.2.10.p2
+"$tracediff" "$skip" >"$work/out"
+grep -q '^note: read from flight-recorder dumps: roots, operators and the states of processes are not in them$' "$work/out"
+check "what a flight recorder does not record is said" $? "$(cat "$work/out")"
+grep -q 'rank 2: state not recorded, last call AllReduce #9 on default_pg at train.py:9 step' "$work/out" &&
+  ! grep -qE 'running|host code|dead|vanished' "$work/out"
+check "nothing is claimed of a process that is not in the dumps" $? "$(cat "$work/out")"
+grep -q '^      train.py:9 step$' "$work/out"
+check "the frames of a dump are the stack of a call" $? "$(cat "$work/out")"
+
+# Whose dump: the number that ends the name; else what is inside.
+mkdir "$work/names"
+for name in nccl_trace_rank_0:0 _dump_1:1 r_2:2 rank3.pickle:3; do cp "$skip/nccl_trace_rank_${name#*:}" "$work/names/${name%:*}"; done
+[ "$(verdict "$work/names")" = "missing 2 7" ] && [ "$(verdict "$work"/names/*)" = "missing 2 7" ]
+check "a dump is known by its content, its rank by the number in its name" $? "$(verdict "$work/names")"
+mkdir "$work/nameless"
+for i in 0 1 2 3; do cp "$work/all/wrong-peer.2.10.p2/nccl_trace_rank_$i" "$work/nameless/$(echo $i | tr 0-3 a-d)"; done
+[ "$(verdict "$work/nameless")" = "$(verdict "$work/all/wrong-peer.2.10.p2")" ]
+check "without a number in the name, messages tell whose dump it is" $? "$(verdict "$work/nameless") $(cat "$work/err")"
+cp "$skip/nccl_trace_rank_0" "$work/dump"
+"$tracediff" "$work/dump" 2>"$work/err"
+[ $? = 2 ] && grep -q "dump: at byte 0: nothing tells whose dump it is: its file's name must end with the rank" "$work/err"
+check "a dump of nobody knows whom is refused by name" $? "$(cat "$work/err")"
+
+LEFT_OUT=1 make_dumps host-stuck "$work/three"
+"$tracediff" "$work/three" >"$work/out"
+grep -q '^1 of 4 ranks has no trace: 1$' "$work/out" && [ "$(verdict "$work/three")" = "missing 3 7" ]
+check "a missing dump is said, and the rest is judged" $? "$(cat "$work/out")"
+
+# Sources are not mixed.
+cat >"$work/fine.scn" <<'SCN'
+title    All is well
+ranks    2
+comm A = init all
+allreduce A f32 16 sum
+sync
+SCN
+tests/run-scenario --no-verdict --keep "$work/kept" "$work/fine.scn" >"$work/log" 2>&1
+"$tracediff" "$work/kept/fine/trace" "$skip"/* >"$work/out"
+grep -q '^consistent: .*(2 ranks' "$work/out" && grep -q '^note: 4 flight-recorder dumps were left out: what is judged are the traces$' "$work/out"
+check "beside traces of ours, dumps are left out and named" $? "$(cat "$work/out" "$work/log")"
+mkdir "$work/mixed"
+cp "$skip"/* "$work/mixed"
+echo "Fault ranks: [9, 14]" >"$work/mixed/notes_3"
+echo '{"learning_rate": 1}' >"$work/mixed/config_4.json"
+python3 -c 'import pickle, sys; pickle.dump({"weights": [1, 2]}, open(sys.argv[1], "wb"))' "$work/mixed/other_5"
+[ "$(verdict "$work/mixed")" = "missing 2 7" ] && [ ! -s "$work/err" ]
+check "other files of a directory are passed over" $? "$(verdict "$work/mixed") $(cat "$work/err")"
+
+# Damage: one line a file, and the others are judged.
+mkdir "$work/damaged"
+cp "$skip"/nccl_trace_rank_[123] "$work/damaged"
+head -c 700 "$skip/nccl_trace_rank_0" >"$work/damaged/nccl_trace_rank_0"
+[ "$(verdict "$work/damaged")" = "missing 2 7" ] && [ "$(wc -l <"$work/err")" = 1 ] &&
+  grep -qE 'nccl_trace_rank_0: at byte 6[0-9]+: (the pickle ends inside a value|a text of [0-9]+ bytes does not fit into the file)$' "$work/err"
+check "a truncated pickle is one line, and loses nothing else" $? "$(verdict "$work/damaged") $(cat "$work/err")"
+head -c 700 "$work/all/skip.2.10.json/nccl_trace_rank_0.json" >"$work/damaged/nccl_trace_rank_0"
+[ "$(verdict "$work/damaged")" = "missing 2 7" ] && [ "$(wc -l <"$work/err")" = 1 ] &&
+  grep -qE 'nccl_trace_rank_0: at byte [0-9]+: no JSON: ' "$work/err"
+check "so is truncated JSON" $? "$(cat "$work/err")"
+python3 - "$work/damaged/nccl_trace_rank_0" "$work/executed" <<'PY'
+import os, pickle, sys
+class Attack:
+    def __reduce__(self):
+        return os.system, (f"touch {sys.argv[2]}",)
+pickle.dump({"version": "2.10", "entries": [Attack()], "pg_config": {}}, open(sys.argv[1], "wb"), protocol=4)
+PY
+[ "$(verdict "$work/damaged")" = "missing 2 7" ] && [ ! -e "$work/executed" ] &&
+  grep -qE 'nccl_trace_rank_0: at byte [0-9]+: the pickle uses STACK_GLOBAL \(opcode 0x93\), which plain data does not need$' "$work/err"
+check "a pickle that would call something is refused, and calls nothing" $? "$(cat "$work/err")"
+python3 -c 'import pickle, sys; pickle.dump({"version": "3.0", "entries": [], "pg_config": {}}, open(sys.argv[1], "wb"))' "$work/damaged/nccl_trace_rank_0"
+verdict "$work/damaged" >/dev/null
+grep -q "not version 2 of the flight recorder's dumps; 2.0 to 2.10 are known" "$work/err"
+check "a version that is not known is refused by name" $? "$(cat "$work/err")"
+
+# Real dumps, and who was at fault in each.
+real() { # DIRECTORY BLAMED [VERDICT]
+  if [ ! -d "${NT_DUMPS:-}/$1" ]; then
+    echo "skip real dumps: $1: NT_DUMPS names no directory that has it"
+    return
+  fi
+  [ "$(blamed "$NT_DUMPS/$1")" = "$2" ]
+  check "real dumps: $1 blames exactly those at fault" $? "$(blamed "$NT_DUMPS/$1"), not $2"
+  [ -z "${3:-}" ] && return
+  [ "$(verdict "$NT_DUMPS/$1")" = "$3" ]
+  check "real dumps: $1 names the call" $? "$(verdict "$NT_DUMPS/$1"), not $3"
+}
+real fr-nvrx/gpu_error_2nd 9,14
+real fr-nvrx/lock_gil_2nd 10,15
+real fr-h200/skip 2 "missing 2 7"
+real fr-h200/optype 3 "mismatch 3 5"
+real fr-h200/dtype 0 "mismatch 0 5"
+real fr-h200/exc 3 "missing 3 7"

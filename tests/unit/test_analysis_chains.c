@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chains of waits through creations, messages, groups and ends of communicators, and where they stop. */
+#include "model_builder.h"
+
+static struct job j;
+
+static uint32_t start(uint32_t ranks, const char *members) {
+  job_start(&j, ranks);
+  return job_comm(&j, "W", members);
+}
+
+/* The rank's last call: where its device is with it. */
+static struct nt_model_call *at(uint32_t rank, uint32_t stream, uint32_t launch,
+                                enum nt_progress progress) {
+  struct nt_model_rank *model = job_rank(&j, rank);
+  struct nt_model_call *call = &model->calls[model->call_count - 1];
+  call->stream = stream;
+  call->launch = launch;
+  call->progress = (uint8_t)progress;
+  return call;
+}
+
+/* The rank begins to create communicator number `comm` and does not return. */
+static void create(uint32_t rank, uint32_t comm, const char *name, int32_t size, int32_t own) {
+  struct nt_model_view *view = nt_model_add_view(job_rank(&j, rank));
+  memset(view->id, (int)comm, sizeof view->id);
+  memset(view->uid_hash, (int)comm, sizeof view->uid_hash);
+  view->number = job_rank(&j, rank)->view_count;
+  view->rank = own;
+  view->nranks = size;
+  view->ordinal = 1;
+  view->origin = NT_COMM_INIT;
+  view->state = NT_COMM_CREATING;
+  view->created_ns = j.clock;
+  snprintf(view->name, sizeof view->name, "%s", name);
+  struct nt_model_call *call =
+      job_record(&j, rank, NT_NONE, NT_FN_CommInitRank, (uint64_t)size, own);
+  call->view = job_rank(&j, rank)->view_count - 1;
+  call->exit_ns = 0;
+  call->seq = 1;
+}
+
+/* One finding of class init; whom it blames. */
+static void assert_init(const char *blame, const char *members, enum nt_confidence confidence) {
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_INIT);
+  assert_string_equal(set_text(&v->findings[0].blame), blame);
+  assert_string_equal(set_text(&v->job.joints[v->findings[0].joint].worlds), members);
+  assert_int_equal(v->findings[0].confidence, confidence);
+  job_free(&j);
+}
+
+static void pairs_created_around_a_circle_wait_for_each_other(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create(0, 11, "", 2, 0);
+  create(1, 12, "", 2, 0);
+  create(2, 13, "", 2, 1);
+  assert_init("0-2", "0-1", NT_LIKELY);
+}
+
+static void creations_that_lack_one_end_at_who_creates_nothing(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create(0, 11, "p01", 2, 0);
+  create(2, 12, "p12", 2, 1);
+  assert_init("1", "0-1", NT_LIKELY);
+}
+
+static void creations_that_may_lack_several_ranks_blame_nobody(void **state) {
+  (void)state;
+  start(6, "0-5");
+  create(0, 11, "a", 2, 0);
+  create(3, 12, "b", 2, 0);
+  assert_init("", "0", NT_UNDECIDED);
+}
+
+static void creations_without_names_may_be_one_with_two_ids(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create(0, 11, "", 2, 0);
+  create(2, 12, "", 2, 1);
+  assert_init("", "0,2", NT_UNDECIDED);
+}
+
+static void a_communicator_to_be_made_has_all_its_members(void **state) {
+  (void)state;
+  start(4, "0-3");
+  for (uint32_t r = 0; r < 4; r++)
+    if (r != 2)
+      create(r, 11, "L", 4, (int32_t)r);
+  struct nt_verdict *v = job_judge(&j);
+  const struct nt_joint *joint = &v->job.joints[v->findings[0].joint];
+  assert_string_equal(set_text(&joint->worlds), "0-3");
+  assert_int_equal(joint->ordinal, 2);
+  job_free(&j);
+}
+
+static void who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it(void **state) {
+  (void)state;
+  uint32_t w = start(3, "0-2"), p = job_comm(&j, "P", "0,2");
+  job_all(&j, w, NT_FN_AllReduce, 16);
+  for (uint32_t i = 0; i < 3; i++) {
+    job_send(&j, 0, p, 1, 1000000);
+    job_recv(&j, 2, p, 0, 1000000);
+  }
+  for (uint32_t r = 0; r < 2; r++) {
+    job_record(&j, r, w, NT_FN_CommFinalize, 0, -1)->seq = 1;
+    job_block(&j, r);
+  }
+  job_recv(&j, 2, p, 0, 1000000);
+  job_block(&j, 2);
+  assert_verdict(&j, "p2p Recv 4 blame 0 waiting 2");
+}
+
+static void a_finalize_and_a_creation_that_wait_for_each_other_are_init(void **state) {
+  (void)state;
+  uint32_t w = start(2, "0-1");
+  job_all(&j, w, NT_FN_AllReduce, 16);
+  job_record(&j, 0, w, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 0);
+  create(1, 11, "B", 2, 1);
+  assert_init("0-1", "0-1", NT_CERTAIN);
+}
+
+/* Turns of a broadcast in T and a message in P; then rank 0 stands still. */
+static uint32_t turns_of_a_pipeline(void) {
+  uint32_t t = start(3, "0-1"), p = job_comm(&j, "P", "0,2");
+  for (uint32_t i = 0; i < 3; i++) {
+    job_all(&j, t, NT_FN_Broadcast, 64);
+    job_send(&j, 0, p, 1, 4096);
+    job_recv(&j, 2, p, 0, 4096);
+  }
+  job_recv(&j, 2, p, 0, 4096);
+  job_block(&j, 2);
+  return t;
+}
+
+static void of_a_message_and_a_collective_the_one_that_was_next_is_named(void **state) {
+  (void)state;
+  job_call(&j, 1, turns_of_a_pipeline(), NT_FN_Broadcast, 64);
+  job_block(&j, 1);
+  assert_verdict(&j, "missing Broadcast 4 blame 0 waiting 1");
+}
+
+static void a_message_that_was_next_is_named_before_a_collective(void **state) {
+  (void)state;
+  uint32_t t = turns_of_a_pipeline();
+  job_all(&j, t, NT_FN_Broadcast, 64);
+  job_call(&j, 1, t, NT_FN_Broadcast, 64);
+  job_block(&j, 1);
+  assert_verdict(&j, "p2p Recv 4 blame 0 waiting 2");
+}
+
+static void a_message_in_front_of_a_collective_is_an_order_too(void **state) {
+  (void)state;
+  uint32_t w = start(3, "0-2"), p = job_comm(&j, "P", "0-1");
+  job_send(&j, 0, p, 1, 10000000);
+  at(0, 1, 1, NT_PROGRESS_REACHED);
+  for (uint32_t r = 0; r < 3; r++) {
+    job_call(&j, r, w, NT_FN_AllReduce, 64);
+    at(r, 1, r ? 1 : 2, r ? NT_PROGRESS_REACHED : NT_PROGRESS_ENQUEUED);
+  }
+  job_recv(&j, 1, p, 0, 10000000);
+  at(1, 1, 2, NT_PROGRESS_ENQUEUED);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-1");
+  job_free(&j);
+}
+
+static void a_wait_of_a_stream_before_its_first_launch_ties_it(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t comm[2] = {job_comm(&j, "A", "0-1"), job_comm(&j, "B", "0-1")};
+  for (uint32_t r = 0; r < 2; r++) {
+    struct nt_model_call *call;
+    job_call(&j, r, comm[r], NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED);
+    call = job_record(&j, r, NT_NONE, NT_FN_cudaEventRecord, 0, -1);
+    call->launch = 1;
+    call->event = 77;
+    call = job_record(&j, r, NT_NONE, NT_FN_cudaStreamWaitEvent, 0, -1);
+    call->stream = 0;
+    call->event = 77;
+    job_call(&j, r, comm[!r], NT_FN_AllReduce, 64);
+    at(r, 2, 1, NT_PROGRESS_ENQUEUED);
+  }
+  assert_verdict(&j, "cycle AllReduce 1 blame 0-1 waiting 0-1");
+}
+
+/* Rank 0 sends to 1 and 2, rank 2 receives from 0 and 1, each in one group that does not end. */
+static void groups_of_two_messages(uint32_t w, bool rank_1_sends) {
+  j.group = 5;
+  for (uint32_t to = 1; to < 3; to++) {
+    job_send(&j, 0, w, to, 100000);
+    job_block(&j, 0);
+  }
+  for (uint32_t from = 0; from < 2; from++) {
+    job_recv(&j, 2, w, from, 100000);
+    job_block(&j, 2);
+  }
+  j.group = 0;
+  job_recv(&j, 1, w, 0, 100000);
+  at(1, 1, 1, NT_PROGRESS_REACHED);
+  if (!rank_1_sends)
+    return;
+  job_send(&j, 1, w, 2, 100000);
+  job_block(&j, 1);
+}
+
+static void a_group_that_does_not_end_holds_all_its_messages(void **state) {
+  (void)state;
+  groups_of_two_messages(start(3, "0-2"), false);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_P2P);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-2");
+  job_free(&j);
+}
+
+static void groups_in_which_nothing_is_missing_are_stalled(void **state) {
+  (void)state;
+  groups_of_two_messages(start(3, "0-2"), true);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_STALLED);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  job_free(&j);
+}
+
+#define TEST(name) cmocka_unit_test(name)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(pairs_created_around_a_circle_wait_for_each_other),
+      TEST(creations_that_lack_one_end_at_who_creates_nothing),
+      TEST(creations_that_may_lack_several_ranks_blame_nobody),
+      TEST(creations_without_names_may_be_one_with_two_ids),
+      TEST(a_communicator_to_be_made_has_all_its_members),
+      TEST(who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it),
+      TEST(a_finalize_and_a_creation_that_wait_for_each_other_are_init),
+      TEST(of_a_message_and_a_collective_the_one_that_was_next_is_named),
+      TEST(a_message_that_was_next_is_named_before_a_collective),
+      TEST(a_message_in_front_of_a_collective_is_an_order_too),
+      TEST(a_wait_of_a_stream_before_its_first_launch_ties_it),
+      TEST(a_group_that_does_not_end_holds_all_its_messages),
+      TEST(groups_in_which_nothing_is_missing_are_stalled),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

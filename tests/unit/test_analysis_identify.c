@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which views are one communicator, and who its members are. */
+#include "model_builder.h"
+
+static struct job j;
+static struct nt_job job;
+
+static void identify(void) {
+  job_settle(&j);
+  assert_int_equal(nt_identify(&j.model, &job), 0);
+}
+
+static void done(void) {
+  nt_job_free(&job);
+  job_free(&j);
+}
+
+static const struct nt_joint *joint_named(const char *name, uint32_t ordinal) {
+  for (uint32_t i = 0; i < job.joint_count; i++)
+    if (!strcmp(job.joints[i].name, name) && job.joints[i].ordinal == ordinal)
+      return &job.joints[i];
+  return NULL;
+}
+
+static struct nt_model_view *view_of(uint32_t rank, uint32_t comm) {
+  return &job_rank(&j, rank)->views[j.view[rank][comm] - 1];
+}
+
+static void views_of_one_id_are_one_communicator(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  job_comm(&j, "A", "0-3");
+  job_comm(&j, "B", "1,3");
+  identify();
+  assert_int_equal(job.joint_count, 2);
+  assert_string_equal(set_text(&joint_named("A", 1)->worlds), "0-3");
+  assert_string_equal(set_text(&joint_named("B", 1)->worlds), "1,3");
+  done();
+}
+
+static void names_and_pointers_identify_nothing(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  job_comm(&j, "tp", "0-1");
+  job_comm(&j, "tp", "2-3");
+  identify();
+  assert_int_equal(job.joint_count, 2);
+  assert_int_equal(job.joints[0].member_count, 2);
+  assert_int_equal(job.joints[1].member_count, 2);
+  done();
+}
+
+static void members_stand_by_their_rank_in_the_communicator(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  uint32_t a = job_comm(&j, "A", "0-2");
+  for (uint32_t r = 0; r < 3; r++)
+    view_of(r, a)->rank = 2 - (int32_t)r;
+  identify();
+  for (uint32_t i = 0; i < 3; i++)
+    assert_int_equal(nt_member_rank(&job, &job.joints[0].members[i])->world, 2 - i);
+  assert_int_equal(nt_member_rank(&job, nt_joint_member(&job.joints[0], 2))->world, 0);
+  assert_null(nt_joint_member(&job.joints[0], 3));
+  done();
+}
+
+static void members_of_a_split_stand_by_key_then_parent_rank(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  uint32_t a = job_comm(&j, "A", "0-2");
+  for (uint32_t r = 0; r < 3; r++) {
+    view_of(r, a)->rank = view_of(r, a)->nranks = -1;
+    view_of(r, a)->key = r == 0 ? 7 : 0;
+    view_of(r, a)->parent_rank = r;
+  }
+  identify();
+  assert_int_equal(nt_member_rank(&job, &job.joints[0].members[0])->world, 1);
+  assert_int_equal(nt_member_rank(&job, &job.joints[0].members[1])->world, 2);
+  assert_int_equal(nt_member_rank(&job, &job.joints[0].members[2])->world, 0);
+  done();
+}
+
+static void ordinals_count_communicators_of_the_same_members(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  job_comm(&j, "first", "0-3");
+  job_comm(&j, "pair", "0-1");
+  job_comm(&j, "second", "0-3");
+  identify();
+  assert_non_null(joint_named("first", 1));
+  assert_non_null(joint_named("pair", 1));
+  assert_non_null(joint_named("second", 2));
+  done();
+}
+
+static void a_member_without_a_trace_is_named_where_nobody_else_fits(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  job_comm(&j, "A", "0-3");
+  job_comm(&j, "B", "1-3");
+  job_drop(&j, 2);
+  identify();
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(job.joints[i].absent, 1);
+    assert_true(job.joints[i].absent_known);
+    assert_string_equal(set_text(&job.joints[i].absent_worlds), "2");
+  }
+  done();
+}
+
+static void of_two_without_a_trace_none_is_named_that_may_be_the_other(void **state) {
+  (void)state;
+  job_start(&j, 5);
+  job_comm(&j, "A", "0-4");
+  job_comm(&j, "B", "0,2,4");
+  job_drop(&j, 2);
+  job_drop(&j, 1);
+  identify();
+  const struct nt_joint *b = joint_named("B", 1);
+  assert_int_equal(b->absent, 1);
+  assert_false(b->absent_known);
+  assert_int_equal(nt_rank_set_count(&b->absent_worlds), 0);
+  done();
+}
+
+static void the_size_of_a_split_is_not_known_while_its_parent_lacks_members(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  uint32_t a = job_comm(&j, "A", "0-3"), half = job_comm(&j, "half", "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    view_of(r, half)->nranks = -1;
+    memcpy(view_of(r, half)->parent_id, view_of(r, a)->id, 16);
+  }
+  job_drop(&j, 3);
+  identify();
+  const struct nt_joint *joint = joint_named("half", 1);
+  assert_false(joint->size_known);
+  assert_int_equal(joint->absent, 1); /* rank 3 may be in it */
+  done();
+}
+
+static void views_whose_creation_was_not_seen_are_counted_and_join_nothing(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t a = job_comm(&j, "A", "0-1");
+  for (uint32_t r = 0; r < 2; r++)
+    memset(view_of(r, a)->id, 0, 16);
+  identify();
+  assert_int_equal(job.joint_count, 0);
+  assert_int_equal(job.unknown_views, 2);
+  assert_int_equal(job.places[0][0].joint, NT_NONE);
+  done();
+}
+
+#define TEST(name) cmocka_unit_test(name)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(views_of_one_id_are_one_communicator),
+      TEST(names_and_pointers_identify_nothing),
+      TEST(members_stand_by_their_rank_in_the_communicator),
+      TEST(members_of_a_split_stand_by_key_then_parent_rank),
+      TEST(ordinals_count_communicators_of_the_same_members),
+      TEST(a_member_without_a_trace_is_named_where_nobody_else_fits),
+      TEST(of_two_without_a_trace_none_is_named_that_may_be_the_other),
+      TEST(the_size_of_a_split_is_not_known_while_its_parent_lacks_members),
+      TEST(views_whose_creation_was_not_seen_are_counted_and_join_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

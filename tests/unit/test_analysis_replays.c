@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts on captured graphs and their launches, on threads, and on processes that hold several ranks. */
+#include "model_builder.h"
+
+static struct job j;
+static uint32_t launches[JOB_RANKS];
+
+static uint32_t start(uint32_t ranks, const char *members) {
+  memset(launches, 0, sizeof launches);
+  job_start(&j, ranks);
+  return job_comm(&j, "A", members);
+}
+
+/* One collective captured into a graph, which has a number of its own in each process. */
+static void capture(uint32_t rank, uint32_t comm, uint64_t count, uint32_t graph) {
+  struct nt_model_call *call = job_call(&j, rank, comm, NT_FN_AllReduce, count);
+  call->flags |= NT_CALL_CAPTURED;
+  call->graph = graph;
+  call->progress = NT_PROGRESS_FINISHED;
+}
+
+static void capture_all(uint32_t comm, uint64_t count, uint32_t graph) {
+  for (uint32_t r = 0; r < j.ranks; r++)
+    if (j.view[r][comm])
+      capture(r, comm, count, graph);
+}
+
+static struct nt_model_call *launch(uint32_t rank, uint32_t graph, enum nt_progress progress) {
+  struct nt_model_call *call = job_record(&j, rank, NT_NONE, NT_FN_cudaGraphLaunch, graph, -1);
+  call->graph = graph;
+  call->launch = ++launches[rank];
+  call->progress = (uint8_t)progress;
+  return call;
+}
+
+static void launch_all(uint32_t graph, enum nt_progress progress) {
+  for (uint32_t r = 0; r < j.ranks; r++)
+    launch(r, graph, progress);
+}
+
+static void captured_calls_hold_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  capture_all(a, 64, 1);
+  assert_verdict(&j, "consistent");
+}
+
+static void a_launch_that_a_rank_lacks_is_missing(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  capture_all(a, 64, 1);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  launch(2, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "missing cudaGraphLaunch 2 blame 1 waiting 0,2");
+}
+
+static void numbers_of_graphs_need_not_agree(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture(0, a, 64, 1);
+  capture(1, a, 64, 7);
+  launch(0, 1, NT_PROGRESS_FINISHED);
+  launch(1, 7, NT_PROGRESS_FINISHED);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "missing cudaGraphLaunch 2 blame 1 waiting 0");
+}
+
+static void two_ranks_with_different_graphs_accuse_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 1024, 1);
+  capture_all(a, 512, 2);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  launch(1, 2, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "mismatch count cudaGraphLaunch 2 blame  waiting 0-1");
+}
+
+static void one_of_three_with_another_graph_is_to_blame(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  capture_all(a, 1024, 1);
+  capture_all(a, 512, 2);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  launch(1, 2, NT_PROGRESS_REACHED);
+  launch(2, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "mismatch count cudaGraphLaunch 1 blame 1 waiting 0-2");
+}
+
+static void a_skipped_launch_is_told_from_another_graph(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  capture_all(a, 1024, 1);
+  capture_all(a, 512, 2);
+  capture_all(a, 256, 3);
+  for (uint32_t r = 0; r < 3; r++) {
+    if (r != 1)
+      launch(r, 1, NT_PROGRESS_REACHED);
+    launch(r, 2, NT_PROGRESS_ENQUEUED);
+    launch(r, 3, NT_PROGRESS_ENQUEUED);
+  }
+  assert_verdict(&j, "missing cudaGraphLaunch 1 blame 1 waiting 0-2");
+}
+
+static void a_launch_that_finishes_nowhere_is_stalled(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 64, 1);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  launch_all(1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "stalled cudaGraphLaunch 2 blame  waiting 0-1");
+}
+
+static void a_launch_behind_other_work_blames_the_device(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 64, 1);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  launch(1, 1, NT_PROGRESS_ENQUEUED);
+  assert_verdict(&j, "gpu cudaGraphLaunch 1 blame 1 waiting 0-1");
+}
+
+static void a_graph_and_an_eager_call_in_opposite_order_are_a_cycle(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  capture_all(a, 64, 1);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  struct nt_model_call *call = job_call(&j, 0, b, NT_FN_AllReduce, 64);
+  call->launch = ++launches[0];
+  call->progress = NT_PROGRESS_ENQUEUED;
+  call = job_call(&j, 1, b, NT_FN_AllReduce, 64);
+  call->launch = ++launches[1];
+  call->progress = NT_PROGRESS_REACHED;
+  launch(1, 1, NT_PROGRESS_ENQUEUED);
+  assert_verdict(&j, "cycle cudaGraphLaunch 1 blame 0-1 waiting 0-1");
+}
+
+static void launches_are_not_counted_where_calls_are_lost(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 64, 1);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  launch(0, 1, NT_PROGRESS_REACHED);
+  job_rank(&j, 1)->overwritten = 1;
+  job_pass(&j, 3000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].class, NT_CLASS_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  job_free(&j);
+}
+
+static void a_rank_that_captured_nothing_is_not_said_to_lack_a_launch(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture(0, a, 64, 1);
+  job_call(&j, 1, a, NT_FN_AllReduce, 64)->progress = NT_PROGRESS_REACHED;
+  launch(0, 1, NT_PROGRESS_REACHED);
+  struct nt_verdict *v = job_judge(&j);
+  assert_true(v->count > 0);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_string_equal(set_text(&v->findings[i].blame), "");
+  job_free(&j);
+}
+
+/* ---- threads ---- */
+
+static void a_full_queue_holds_a_send_behind_a_collective(void **state) {
+  (void)state;
+  uint32_t p = start(2, "0-1"), q = job_comm(&j, "Q", "0-1");
+  struct nt_model_call *call = job_call(&j, 0, p, NT_FN_AllReduce, 64);
+  call->launch = 1;
+  call->progress = NT_PROGRESS_REACHED;
+  call = job_send(&j, 0, q, 1, 64); /* by another thread, and the launch has no room */
+  call->thread = 1;
+  call->launch = 2;
+  call->progress = NT_PROGRESS_ENQUEUED;
+  call->exit_ns = 0;
+  call = job_recv(&j, 1, q, 0, 64);
+  call->launch = 1;
+  call->progress = NT_PROGRESS_REACHED;
+  call = job_call(&j, 1, p, NT_FN_AllReduce, 64);
+  call->launch = 2;
+  call->progress = NT_PROGRESS_ENQUEUED;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].class, NT_CLASS_CYCLE);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-1");
+  job_free(&j);
+}
+
+/* ---- one process, several ranks of a communicator ---- */
+
+/* Communicator rank 1 of A and of B, beside the builder's rank 0; used by threads 1 and 2. */
+static void two_ranks_in_one_process(uint32_t comms) {
+  job_start(&j, 1);
+  for (uint32_t c = 0; c < comms; c++) {
+    job_comm(&j, c ? "B" : "A", "0");
+    struct nt_model_view copy = job_rank(&j, 0)->views[2 * c], *view;
+    job_rank(&j, 0)->views[2 * c].nranks = 2;
+    view = nt_model_add_view(job_rank(&j, 0));
+    *view = copy;
+    view->number += 10;
+    view->rank = 1;
+    view->nranks = 2;
+  }
+}
+
+/* The first call of the communicator rank on the communicator. */
+static struct nt_model_call *first_of(uint32_t comm, uint32_t rank, enum nt_progress progress) {
+  struct nt_model_call *call = job_record(&j, 0, comm, NT_FN_AllReduce, 64, -1);
+  call->view = 2 * comm + rank;
+  call->thread = rank + 1;
+  call->seq = 1;
+  call->progress = (uint8_t)progress;
+  return call;
+}
+
+static void a_process_that_waits_for_its_own_thread_is_missing_a_call(void **state) {
+  (void)state;
+  two_ranks_in_one_process(1);
+  struct nt_model_call *init = job_record(&j, 0, 0, NT_FN_CommInitRank, 2, 1);
+  init->view = 1;
+  init->thread = 2;
+  init->seq = 1;
+  first_of(0, 0, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "missing AllReduce 1 blame 0 waiting 0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(captured_calls_hold_nobody),
+      cmocka_unit_test(a_launch_that_a_rank_lacks_is_missing),
+      cmocka_unit_test(numbers_of_graphs_need_not_agree),
+      cmocka_unit_test(two_ranks_with_different_graphs_accuse_nobody),
+      cmocka_unit_test(one_of_three_with_another_graph_is_to_blame),
+      cmocka_unit_test(a_skipped_launch_is_told_from_another_graph),
+      cmocka_unit_test(a_launch_that_finishes_nowhere_is_stalled),
+      cmocka_unit_test(a_launch_behind_other_work_blames_the_device),
+      cmocka_unit_test(a_graph_and_an_eager_call_in_opposite_order_are_a_cycle),
+      cmocka_unit_test(launches_are_not_counted_where_calls_are_lost),
+      cmocka_unit_test(a_rank_that_captured_nothing_is_not_said_to_lack_a_launch),
+      cmocka_unit_test(a_full_queue_holds_a_send_behind_a_collective),
+      cmocka_unit_test(a_process_that_waits_for_its_own_thread_is_missing_a_call),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks of a communicator that replay different graphs, and what the graphs hold that findings speak of.
+ *
+ * A graph is what it holds on the communicator: its numbers differ between ranks, and may. Those that replay
+ * another one than most are to blame; on a tie nobody is.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "analysis/describe.h"
+#include "analysis/edit.h"
+#include "analysis/inquiry.h"
+#include "analysis/progress.h"
+#include "analysis/sequence.h"
+#include "cli/call_text.h"
+#include "nccl/nccl_api.h"
+
+enum { TOLD_OPERATIONS = 4 };
+
+static uint32_t graph_at(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
+                         uint32_t position, uint32_t *rank) {
+  const struct nt_replay *replay = nt_replay_at(&inquiry->waits.replays, joint, member, position);
+  *rank = inquiry->job->joints[joint].members[member].rank;
+  return replay ? inquiry->job->model->ranks[*rank].calls[replay->call].graph : 0;
+}
+
+/* "AllReduce #2 (1 Ki x f32 sum), AllGather #3 (…), and 7 more" */
+static void content_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t joint,
+                         uint32_t member, uint32_t position) {
+  char name[64], arguments[128];
+  uint32_t rank, graph = graph_at(inquiry, joint, member, position, &rank), told = 0;
+  size_t used = 0;
+  out[0] = '\0';
+  for (uint32_t i = nt_graph_next(inquiry->job, rank, graph, joint, 0); i != NT_NONE;
+       i = nt_graph_next(inquiry->job, rank, graph, joint, i + 1)) {
+    const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[i];
+    if (told++ >= TOLD_OPERATIONS || used >= size)
+      continue;
+    int n = snprintf(out + used, size - used, "%s%s #%u (%s)", told > 1 ? ", " : "",
+                     nt_call_function(name, sizeof name, call->fn), call->seq,
+                     nt_describe_arguments(arguments, sizeof arguments, call));
+    used += n > 0 ? (size_t)n : 0;
+  }
+  if (told > TOLD_OPERATIONS && used < size)
+    snprintf(out + used, size - used, ", and %u more", told - TOLD_OPERATIONS);
+}
+
+/* Where the graph was captured: the call site of its first operation on the communicator. */
+static const char *site_of(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
+                           uint32_t position) {
+  uint32_t rank, graph = graph_at(inquiry, joint, member, position, &rank);
+  uint32_t first = nt_graph_next(inquiry->job, rank, graph, joint, 0);
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  return first == NT_NONE ? NULL : nt_model_site(model, model->calls[first].at);
+}
+
+static void say_graph(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t member) {
+  char text[2 * NT_DESCRIBE];
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  const char *site = site_of(inquiry, finding->joint, member, finding->seq);
+  content_text(text, sizeof text, inquiry, finding->joint, member, finding->seq);
+  nt_lines_add(&finding->evidence, "rank %d replays a captured graph with %s%s%s",
+               nt_member_rank(inquiry->job, &joint->members[member])->world, text,
+               site ? ", captured at " : "", site ? site : "");
+}
+
+static uint64_t sig_at(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
+                       uint32_t position) {
+  const struct nt_replay *replay = nt_replay_at(&inquiry->waits.replays, joint, member, position);
+  return replay ? replay->sig : 0;
+}
+
+/* Whose replay stands for most: a member; *decided if more replay it than any other. */
+static uint32_t most(const struct nt_inquiry *inquiry, uint32_t index, uint32_t position,
+                     bool *decided) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  uint32_t best = NT_NONE, best_votes = 0;
+  *decided = false;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint64_t sig = sig_at(inquiry, index, i, position);
+    uint32_t votes = 0;
+    bool seen = !sig;
+    for (uint32_t k = 0; k < joint->member_count; k++) {
+      bool same = sig && sig_at(inquiry, index, k, position) == sig;
+      seen |= same && k < i;
+      votes += same;
+    }
+    if (seen)
+      continue;
+    *decided = votes == best_votes ? false : votes > best_votes ? true : *decided;
+    if (votes > best_votes) {
+      best = i;
+      best_votes = votes;
+    }
+  }
+  return best;
+}
+
+/* In what the first operations that differ do so: all else is another call. */
+static const char *field_of(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t position,
+                            uint32_t a, uint32_t b) {
+  uint32_t r, s, x = graph_at(inquiry, joint, a, position, &r),
+                 y = graph_at(inquiry, joint, b, position, &s), i = 0, k = 0;
+  for (;; i++, k++) {
+    i = nt_graph_next(inquiry->job, r, x, joint, i);
+    k = nt_graph_next(inquiry->job, s, y, joint, k);
+    if (i == NT_NONE || k == NT_NONE)
+      return "call";
+    const struct nt_model_call *p = &inquiry->job->model->ranks[r].calls[i];
+    const struct nt_model_call *q = &inquiry->job->model->ranks[s].calls[k];
+    if (nt_call_signature(p) == nt_call_signature(q))
+      continue;
+    return p->fn != q->fn         ? "call"
+           : p->count != q->count ? "count"
+           : p->dtype != q->dtype ? "dtype"
+           : p->op != q->op       ? "op"
+                                  : "root";
+  }
+}
+
+/* The story of one member against the one that stands for most. */
+static enum nt_class class_of(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t position,
+                              uint32_t reference, uint32_t other) {
+  static const enum nt_class classes[] = {[NT_EDIT_CHANGED] = NT_CLASS_MISMATCH,
+                                          [NT_EDIT_SKIPPED] = NT_CLASS_MISSING,
+                                          [NT_EDIT_EXTRA] = NT_CLASS_EXTRA,
+                                          [NT_EDIT_ORDER] = NT_CLASS_ORDER};
+  uint64_t a[NT_EDIT_WINDOW], b[NT_EDIT_WINDOW];
+  uint32_t n = 0, m = 0;
+  while (n < NT_EDIT_WINDOW && (a[n] = sig_at(inquiry, joint, reference, position + n)))
+    n++;
+  while (m < NT_EDIT_WINDOW && (b[m] = sig_at(inquiry, joint, other, position + m)))
+    m++;
+  struct nt_edit edit = nt_edit_compare(a, n, b, m);
+  return edit.matched ? classes[edit.how] : NT_CLASS_MISMATCH;
+}
+
+static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  bool decided;
+  uint32_t reference = most(inquiry, index, position, &decided), other = NT_NONE;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index);
+  int status = finding ? 0 : -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_replay *replay = nt_replay_at(&inquiry->waits.replays, index, i, position);
+    if (!replay)
+      continue;
+    if (!finding->since_ns || replay->enter_ns < finding->since_ns)
+      finding->since_ns = replay->enter_ns;
+    if (nt_call_unfinished(inquiry->job, joint->members[i].rank, replay->call))
+      status = nt_finding_add(inquiry->job, &finding->waiting, joint->members[i].rank);
+    if (replay->sig == sig_at(inquiry, index, reference, position) || status)
+      continue;
+    other = other == NT_NONE ? i : other;
+    if (decided)
+      status = nt_finding_add(inquiry->job, &finding->blame, joint->members[i].rank);
+  }
+  if (status)
+    return status;
+  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  finding->fn = NT_FN_cudaGraphLaunch;
+  finding->seq = position;
+  finding->confidence = decided ? NT_CERTAIN : NT_UNDECIDED;
+  finding->class = class_of(inquiry, index, position, reference, other);
+  if (finding->class == NT_CLASS_MISMATCH)
+    finding->field = field_of(inquiry, index, position, reference, other);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, position, index);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  nt_finding_say(finding, "the ranks replay different graphs in %s%s", place, waiting);
+  say_graph(inquiry, finding, reference);
+  say_graph(inquiry, finding, other);
+  return 0;
+}
+
+int nt_judge_replays(struct nt_inquiry *inquiry) {
+  const struct nt_replays *replays = &inquiry->waits.replays;
+  int status = 0;
+  for (uint32_t i = 0; i < replays->joint_count && !status; i++)
+    if (replays->diverged[i] && !inquiry->divergences[i].position)
+      status = judge(inquiry, i, replays->diverged[i]);
+  return status;
+}
+
+void nt_say_replays(struct nt_inquiry *inquiry) {
+  for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
+    struct nt_finding *finding = &inquiry->verdict->findings[i];
+    if (finding->fn != NT_FN_cudaGraphLaunch || finding->joint == NT_NONE ||
+        inquiry->waits.replays.diverged[finding->joint] == finding->seq)
+      continue;
+    for (uint32_t m = 0; m < inquiry->job->joints[finding->joint].member_count; m++)
+      if (nt_replay_at(&inquiry->waits.replays, finding->joint, m, finding->seq)) {
+        say_graph(inquiry, finding, m);
+        break;
+      }
+  }
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One table of what can be read besides our own traces. A file is read whole and let go before the next. */
+#include "analysis/load_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "analysis/flight_parts.h"
+#include "analysis/load_flight_recorder.h"
+#include "analysis/load_nccl_log.h"
+
+#define HEAD_BYTES 65536
+#define FILE_BYTES_MAX (UINT64_C(2) << 30)
+
+typedef int nt_load_fn(struct nt_trace_loader *loader, const char *source, const uint8_t *bytes,
+                       size_t size, struct nt_error *err);
+
+static const struct source {
+  const char *one, *many, *lacks;
+  nt_load_fn *load;
+  int (*finish)(struct nt_model *model);
+} sources[] = {
+    [NT_RECORDER_TRACE] = {"trace", "traces", NULL, NULL, NULL},
+    [NT_RECORDER_FLIGHT] = {"flight-recorder dump", "flight-recorder dumps",
+                            "roots, operators and the states of processes are not in them",
+                            nt_load_flight_recorder, nt_flight_settle},
+    [NT_RECORDER_LOG] = {"NCCL log", "NCCL logs",
+                         "whether an operation finished, where hosts are, which processes live "
+                         "and what line called are not in them",
+                         nt_load_nccl_log, nt_number_log_ranks},
+};
+
+static int refuse(struct nt_error *err, int code, const char *reason) {
+  err->code = code;
+  err->offset = 0;
+  snprintf(err->reason, sizeof err->reason, "%s", reason);
+  return code;
+}
+
+/* Reads up to `size` bytes from the file's begin; returns how many, or -1 with errno set. */
+static ssize_t read_file(int fd, uint8_t *bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    ssize_t count = pread(fd, bytes + done, size - done, (off_t)done);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return -1;
+    if (count == 0)
+      break;
+    done += (size_t)count;
+  }
+  return (ssize_t)done;
+}
+
+enum nt_recorder nt_source_detect(const char *path, bool named) {
+  enum nt_recorder found = NT_RECORDER_TRACE;
+  struct stat status;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  uint8_t *head = malloc(HEAD_BYTES);
+  if (fd >= 0 && head && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    ssize_t count = read_file(fd, head, HEAD_BYTES);
+    if (count > 0 && nt_is_flight_recorder(head, (size_t)count, named))
+      found = NT_RECORDER_FLIGHT;
+    else if (count > 0 && nt_is_nccl_log(head, (size_t)count))
+      found = NT_RECORDER_LOG;
+  }
+  free(head);
+  if (fd >= 0)
+    close(fd);
+  return found;
+}
+
+int nt_source_load(struct nt_trace_loader *loader, enum nt_recorder recorder, const char *path,
+                   struct nt_error *err) {
+  struct stat status;
+  uint8_t *bytes = NULL;
+  int result;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 || fstat(fd, &status) != 0) {
+    result = refuse(err, -NT_ERR_IO, strerror(errno));
+    goto out;
+  }
+  if (status.st_size < 0 || (uint64_t)status.st_size > FILE_BYTES_MAX) {
+    result = refuse(err, -NT_ERR_SPACE, "larger than 2 GiB");
+    goto out;
+  }
+  bytes = malloc((size_t)status.st_size + 1);
+  if (!bytes) {
+    result = refuse(err, -NT_ERR_MEMORY, "out of memory");
+    goto out;
+  }
+  ssize_t count = read_file(fd, bytes, (size_t)status.st_size);
+  result = count < 0 ? refuse(err, -NT_ERR_IO, strerror(errno))
+                     : sources[recorder].load(loader, path, bytes, (size_t)count, err);
+out:
+  free(bytes);
+  if (fd >= 0)
+    close(fd);
+  return result;
+}
+
+const char *nt_source_name(enum nt_recorder recorder, int count) {
+  return count == 1 ? sources[recorder].one : sources[recorder].many;
+}
+
+int nt_source_finish(struct nt_model *model, enum nt_recorder recorder) {
+  if (sources[recorder].lacks)
+    nt_model_note(model, "read from %s: %s", sources[recorder].many, sources[recorder].lacks);
+  return sources[recorder].finish ? sources[recorder].finish(model) : 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches of captured graphs, as each communicator sees them.
+ *
+ * A captured call moves nothing; what the ranks of a communicator must do alike are the launches of graphs that hold
+ * collectives on it. These have no number in the trace, so they are counted here, which needs traces with all
+ * calls, of members that have all captured something: of other communicators nothing is known.
+ */
+#ifndef NT_REPLAYS_H
+#define NT_REPLAYS_H
+
+#include "analysis/identify.h"
+
+struct nt_replay {
+  int64_t enter_ns;
+  uint64_t sig;  /* of the graph's collectives on the communicator, in their order */
+  uint32_t call; /* cudaGraphLaunch, of the rank's calls */
+};
+
+/* Of one member, by position from 1. */
+struct nt_replay_row {
+  struct nt_replay *list;
+  uint32_t count, room;
+  bool captures; /* it has captured collectives on the communicator */
+};
+
+struct nt_replays {
+  struct nt_replay_row **rows; /* by joint and member; NULL where nothing is known */
+  uint32_t *members;           /* by joint: their number */
+  uint32_t *diverged; /* by joint: first position at which members replay different graphs, or 0 */
+  uint32_t joint_count;
+};
+
+/* Up to the cut. Returns 0 or -NT_ERR_MEMORY; free the result either way. */
+int nt_replays_find(const struct nt_job *job, struct nt_replays *out);
+void nt_replays_free(struct nt_replays *replays);
+
+/* NULL if the member has launched less, or nothing is known. */
+const struct nt_replay *nt_replay_at(const struct nt_replays *replays, uint32_t joint,
+                                     uint32_t member, uint32_t position);
+
+/* The collectives of a graph on a communicator: index of the next call of the rank from `from` on, NT_NONE. */
+uint32_t nt_graph_next(const struct nt_job *job, uint32_t rank, uint32_t graph, uint32_t joint,
+                       uint32_t from);
+
+#endif
