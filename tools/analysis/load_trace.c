@@ -354,6 +354,24 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   return status;
 }
 
+int nt_trace_loader_join(struct nt_trace_loader *loader, struct nt_trace_loader *from) {
+  struct nt_model *model = &from->model;
+  uint32_t moved = 0;
+  for (; moved < model->rank_count; moved++) {
+    struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
+    if (!rank)
+      break;
+    *rank = model->ranks[moved];
+  }
+  const bool whole = moved == model->rank_count;
+  if (moved)
+    memmove(model->ranks, model->ranks + moved, (model->rank_count - moved) * sizeof *model->ranks);
+  model->rank_count -= moved;
+  for (uint32_t i = 0; i < model->note_count && whole; i++)
+    nt_model_note(&loader->model, "%s", model->notes[i]);
+  return whole ? 0 : -NT_ERR_MEMORY;
+}
+
 static int by_process(const void *a, const void *b) {
   const struct nt_model_rank *x = *(struct nt_model_rank *const *)a;
   const struct nt_model_rank *y = *(struct nt_model_rank *const *)b;

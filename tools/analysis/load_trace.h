@@ -42,6 +42,10 @@ int nt_trace_loader_take(struct nt_trace_loader *loader, struct nt_loaded_trace 
 int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, const char *source,
                         struct nt_error *err);
 
+/* Moves the ranks and notes of a loader that has nothing else into another. On failure (-NT_ERR_MEMORY) a part of them
+ * stays where it was. */
+int nt_trace_loader_join(struct nt_trace_loader *loader, struct nt_trace_loader *from);
+
 /* Joins what processes noted of each other, settles the model and hands it over. `now_ns` is when the
  * job was looked at; 0 takes the newest sign of life. The loader is empty afterwards. */
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out);

@@ -91,8 +91,15 @@ static bool is_known(const struct nt_process_info *process, const void *context)
   return has(context, &entry);
 }
 
+static int take_foreign(struct gather *g, struct nt_source *source) {
+  g->loaded++;
+  return nt_trace_loader_join(&g->loader, &source->foreign);
+}
+
 /* Takes it into the model, unless its process is there already. */
 static int take(struct gather *g, struct nt_source *source) {
+  if (source->recorder != NT_RECORDER_TRACE)
+    return take_foreign(g, source);
   const struct nt_model_rank *rank = &source->loaded.rank;
   struct loaded *entry = malloc(sizeof *entry);
   if (!entry)
@@ -309,18 +316,13 @@ static void load_foreign(struct gather *g) {
   enum nt_recorder chosen = count[NT_RECORDER_TRACE]    ? NT_RECORDER_TRACE
                             : count[NT_RECORDER_FLIGHT] ? NT_RECORDER_FLIGHT
                                                         : NT_RECORDER_LOG;
-  for (int i = 0; i < g->foreign_count; i++) {
-    struct nt_error err = {0};
-    if (g->foreign[i].recorder != chosen || g->status)
-      continue;
-    int status = nt_source_load(&g->loader, chosen, g->foreign[i].path, &err);
-    if (status == -NT_ERR_MEMORY)
-      g->status = status;
-    else if (status)
-      complain(g, g->foreign[i].path, &err);
-    else
-      g->loaded++;
+  for (int i = 0; i < g->foreign_count && !g->status; i++) {
+    struct nt_source *source =
+        g->foreign[i].recorder == chosen ? add_source(g, strdup(g->foreign[i].path)) : NULL;
+    if (source)
+      source->recorder = chosen;
   }
+  read_sources(g);
   for (enum nt_recorder other = NT_RECORDER_FLIGHT; other <= NT_RECORDER_LOG; other++)
     if (other != chosen && count[other])
       nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],

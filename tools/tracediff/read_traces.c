@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads take the next trace that nobody has, and fill its entry; nothing else is shared. So the entries are the same
+ * Threads take the next file that nobody has, and fill its entry; nothing else is shared. So the entries are the same
  * whoever fills them, and whoever joins them in the order of the list gets the same model every time. The calling thread
  * reads as well, and draws the bar between two traces.
  */
@@ -44,6 +44,10 @@ static void read_one(const struct reading *reading, struct nt_source *source,
   struct nt_trace *trace;
   if (source->status)
     return;
+  if (source->recorder != NT_RECORDER_TRACE) {
+    source->status = nt_source_load(&source->foreign, source->recorder, source->path, &source->err);
+    return;
+  }
   source->status = nt_trace_open_in(room, source->path, 0, &trace, &source->err);
   if (source->status)
     return;
@@ -92,7 +96,7 @@ void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *know
   if (wanted > count / EACH_MIN + 1)
     wanted = count / EACH_MIN + 1;
   if (!quiet)
-    nt_progress_bar_start(&progress, stderr, "reading traces", count);
+    nt_progress_bar_start(&progress, stderr, "reading", count);
   while (started + 1 < wanted && pthread_create(&threads[started], NULL, help, &reading) == 0)
     started++;
   work(&reading, quiet ? NULL : &progress);
@@ -104,6 +108,7 @@ void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *know
 void nt_source_free(struct nt_source *source) {
   if (!source->status && !source->known)
     nt_loaded_trace_free(&source->loaded);
+  nt_trace_loader_free(&source->foreign);
   for (size_t i = 0; i < source->warning_count; i++)
     free(source->warnings[i]);
   free(source->warnings);

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads many traces at once, each by one of several threads. */
+/* Reads many files at once, each by one of several threads. */
 #ifndef NT_READ_TRACES_H
 #define NT_READ_TRACES_H
 
-#include "analysis/load_trace.h"
+#include "analysis/load_source.h"
 
-/* One trace to be read, and what came of it. */
+/* One file to be read, and what came of it. */
 struct nt_source {
   char *path;
+  enum nt_recorder recorder;
   int status; /* 0 or a negative enum nt_err, then with `err`; what has failed already is not read */
   bool known; /* of a process that was read before: nothing is loaded */
   bool live;
   struct nt_error err;
   char **warnings;
   size_t warning_count;
-  struct nt_loaded_trace loaded; /* if status is 0 and it is not known; the caller may take it */
+  /* If status is 0 and it is not known; the caller may take it. */
+  struct nt_loaded_trace loaded;  /* of a trace */
+  struct nt_trace_loader foreign; /* of any other file */
 };
 
 /* Is the process one that was read before? Called by any thread. */
