@@ -3,7 +3,8 @@
  * How long tracediff takes, and how much memory, for a job of 1,024 ranks that hangs after 2,000 operations.
  *
  * Two layouts (tensor, pipeline and data parallelism; the same with experts), traces in the page cache, two
- * processors. The best of some turns is the time, the most of all is the memory, and the verdict must be right.
+ * processors. The best of some turns is the time, the most of all is the memory, and the verdict must be right. On a
+ * machine that does other things the processor time tells more than the time that passed.
  */
 #include <fcntl.h>
 #include <libgen.h>
@@ -25,7 +26,7 @@ static const char *const layouts[LAYOUTS][4] = {{"8", "8", "16", "1"}, {"8", "4"
 static const char operations[] = "2000", culprit[] = "37", fault[] = "stop=37";
 
 struct result {
-  double seconds, megabytes;
+  double seconds, busy, megabytes; /* busy: processor time */
   int exit_code;
 };
 
@@ -65,6 +66,8 @@ static struct result run(char *const argv[], const char *file) {
   if (child < 0 || wait4(child, &status, 0, &usage) != child)
     return result;
   result.seconds = now() - start;
+  result.busy = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   result.megabytes = (double)usage.ru_maxrss / 1024;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return result;
@@ -121,16 +124,18 @@ static int measure(const char *tools, const char *root, const char *const layout
   snprintf(tool, sizeof tool, "%s/../tracediff", tools);
   if (mkdir(traces, 0700) || make_traces(tools, layout, traces, file, seq, sizeof seq))
     return -1;
-  double best = 1e9;
+  double best = 1e9, least = 1e9;
   char *argv[] = {tool, "--json", traces, NULL};
   for (int turn = 0; turn < TURNS; turn++) {
     const struct result result = run(argv, file);
     best = result.seconds < best ? result.seconds : best;
+    least = result.busy < least ? result.busy : least;
     worst->megabytes = result.megabytes > worst->megabytes ? result.megabytes : worst->megabytes;
     if (result.exit_code != 1)
       return -1;
   }
   worst->seconds = best > worst->seconds ? best : worst->seconds;
+  worst->busy = least > worst->busy ? least : worst->busy;
   *right += is_right(file, seq);
   remove_directory(traces);
   return 0;
@@ -161,6 +166,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   status = say("s", worst.seconds, "s", 2, worst.seconds <= 2);
+  status |= say("cpu_s", worst.busy, "s", 3, worst.busy <= 3);
   status |= say("mb", worst.megabytes, "MB", 256, worst.megabytes <= 256);
   status |= say("right", right, "verdicts", LAYOUTS, right == LAYOUTS);
   return status;
