@@ -69,7 +69,7 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
         continue;
       bool frozen = call->launch > stream.frozen_after && call->launch <= stream.frozen;
       call->progress = (frozen ? place_frozen(trace, &calls[i], &stream, abort_ns)
-                                        : place(&stream, call->launch));
+                               : place(&stream, call->launch));
       if (gaps && call->progress == NT_PROGRESS_ENQUEUED && call->launch == stream.finished + 1)
         call->progress = NT_PROGRESS_UNKNOWN;
     }

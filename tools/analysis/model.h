@@ -47,13 +47,12 @@ struct nt_model_call {
   int32_t peer;
   uint8_t fn, dtype, op, result;
   /* Low bits of numbers that seldom have more. */
-  uint64_t stream : 18;
-  uint64_t
-      graph : 17; /* the capture that a captured call belongs to, or whose graph a launch replays */
-  uint64_t thread : 17;
-  uint64_t flags : 8;    /* NT_CALL_* */
-  uint64_t progress : 3; /* enum nt_progress */
-  uint64_t pending : 1;  /* in a group that was not ended: NCCL has not begun it */
+  uint32_t thread : 16;
+  uint32_t graph : 16; /* the capture that it belongs to, or whose graph it launches; 0: none */
+  uint32_t stream : 20;
+  uint32_t flags : 8;    /* NT_CALL_* */
+  uint32_t progress : 3; /* enum nt_progress */
+  uint32_t pending : 1;  /* in a group that was not ended: NCCL has not begun it */
 };
 _Static_assert(sizeof(struct nt_model_call) == 64, "memory of large jobs");
 
