@@ -123,6 +123,9 @@ void nt_exit_async_error(struct nt_call *call, const struct nt_args *args, ncclR
     return;
   int reported = *(const int *)args->out;
   struct nt_comm_live *live = &comm->slot->live;
+  if (reported == ncclSuccess &&
+      atomic_load_explicit(&live->state, memory_order_relaxed) == NT_COMM_CREATING)
+    nt_comm_set_state(comm, NT_COMM_LIVE); /* what was in progress is done */
   if (NT_LIKELY(reported == ncclInProgress ||
                 (uint32_t)reported ==
                     atomic_load_explicit(&live->async_error, memory_order_relaxed)))

@@ -41,6 +41,7 @@ struct nt_call {
   struct nt_comm *comm;     /* the call's communicator, NULL if none or not known */
   struct nt_comm *created;  /* the communicator it makes */
   uint64_t term;            /* added to the running sum */
+  bool uncounted;           /* a captured message: it takes no place in its queue */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   unsigned fn;
 };
@@ -72,6 +73,7 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   call->record = NULL;
   call->comm = call->created = NULL;
   call->term = 0;
+  call->uncounted = false;
   call->gpu.track = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
     library = nt_resolve(fn, caller);

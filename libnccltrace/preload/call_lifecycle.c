@@ -206,7 +206,7 @@ void nt_exit_created(struct nt_call *call, const struct nt_args *args, ncclResul
   if (call->created && nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT_ALL)
     nt_comm_all_created(call->created, nt_accepted(result) ? args->newcomm : NULL);
   else if (call->created && nt_accepted(result))
-    nt_comm_created(call->created, args->newcomm);
+    nt_comm_created(call->created, args->newcomm, result != ncclInProgress);
   if (call->created && nt_accepted(result))
     nt_gpu_note(call->created);
   nt_settle(call, args, result);

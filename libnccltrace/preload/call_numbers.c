@@ -77,7 +77,8 @@ void nt_settle(struct nt_call *call, const struct nt_args *args, ncclResult_t re
                              .created = call->created,
                              .term = call->term,
                              .peer = args->peer,
-                             .shape = (uint16_t)nt_fn_shape(call->fn),
+                             .shape = call->uncounted ? (uint16_t)NT_SHAPE_NONE
+                                                      : (uint16_t)nt_fn_shape(call->fn),
                              .stream_slot = call->record ? call->record->stream : 0,
                              .stream = args->stream};
   if (!nt_accepted(result)) {

@@ -64,14 +64,18 @@ uint8_t nt_normal_op(const struct nt_comm *comm, int op) {
   return 254;
 }
 
-static void fill_transfer(struct nt_call *call, const struct nt_args *args) {
+static uint16_t stream_slot(const struct nt_call *call, const struct nt_args *args) {
+  return nt_stream_slot(args->stream, call->comm ? call->comm->slot->def.device : -1);
+}
+
+static void fill_transfer(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
   struct nt_record *record = call->record;
   record->count = args->count;
   record->send = (uint64_t)(uintptr_t)args->send;
   record->recv = (uint64_t)(uintptr_t)args->recv;
   record->peer = args->peer;
   record->dtype = (uint8_t)args->dtype;
-  record->stream = nt_stream_slot(args->stream, call->comm ? call->comm->slot->def.device : -1);
+  record->stream = slot;
 }
 
 /* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
@@ -91,9 +95,9 @@ static bool in_place(const struct nt_call *call, const struct nt_args *args) {
 
 /* A launch of its own gets its marks; inside a group only the number that the group's launch will have. What is
  * captured launches nothing. A non-blocking communicator launches from another thread at its own time: not known. */
-static void mark_launch(struct nt_call *call, const struct nt_args *args) {
+static void mark_launch(struct nt_call *call, const struct nt_args *args,
+                        struct nt_cuda_capture capture) {
   struct nt_record *record = call->record;
-  struct nt_cuda_capture capture = nt_capture_seen(call->thread, record->stream, args->stream);
   if (NT_UNLIKELY(capture.state == NT_CU_CAPTURING)) {
     record->flags |= NT_CALL_CAPTURED;
     record->launch = capture.number;
@@ -116,23 +120,28 @@ void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
     atomic_fetch_add_explicit(&call->comm->slot->live.all_peer, 1, memory_order_relaxed);
   if (NT_UNLIKELY(!record))
     return;
-  fill_transfer(call, args);
+  fill_transfer(call, args, stream_slot(call, args));
   record->op = op;
   record->seq = seq;
   if (in_place(call, args))
     record->flags |= NT_CALL_IN_PLACE;
-  mark_launch(call, args);
+  mark_launch(call, args, nt_capture_seen(call->thread, record->stream, args->stream));
   nt_record_publish(call);
 }
 
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = nt_record_start(call);
-  uint32_t seq = call->comm ? nt_take_p2p(call->comm, nt_fn_shape(call->fn), args->peer) : 0;
+  uint16_t slot = stream_slot(call, args);
+  struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
+  call->uncounted = capture.state == NT_CU_CAPTURING;
+  uint32_t seq = call->comm && !call->uncounted
+                     ? nt_take_p2p(call->comm, nt_fn_shape(call->fn), args->peer)
+                     : 0;
   if (NT_UNLIKELY(!record))
     return;
-  fill_transfer(call, args);
+  fill_transfer(call, args, slot);
   record->seq = seq;
-  mark_launch(call, args);
+  mark_launch(call, args, capture);
   nt_record_publish(call);
 }
 

@@ -145,7 +145,7 @@ struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {
   }
   def.rank = def.nranks = -1;
   nt_comm_define(comm, &def, 0);
-  nt_comm_created(comm, &handle);
+  nt_comm_created(comm, &handle, true);
   return comm;
 }
 
@@ -232,7 +232,7 @@ void nt_comm_define(struct nt_comm *comm, const struct nt_comm_def *def, uint32_
   atomic_fetch_add_explicit(&slot->guard, 1, memory_order_release);
 }
 
-void nt_comm_created(struct nt_comm *comm, ncclComm_t *where) {
+void nt_comm_created(struct nt_comm *comm, ncclComm_t *where, bool ready) {
   ncclComm_t handle = where ? *where : NULL;
   nt_fork_lock(&lock);
   if (handle) {
@@ -242,7 +242,8 @@ void nt_comm_created(struct nt_comm *comm, ncclComm_t *where) {
     unresolved++;
   }
   nt_fork_unlock(&lock);
-  nt_comm_set_state(comm, NT_COMM_LIVE);
+  if (ready)
+    nt_comm_set_state(comm, NT_COMM_LIVE);
 }
 
 void nt_comm_failed(struct nt_comm *comm) {
@@ -258,7 +259,7 @@ void nt_comm_all_created(struct nt_comm *first, ncclComm_t *handles) {
     if (!comm->slot || memcmp(comm->slot->def.id, id, sizeof(id)) != 0)
       continue;
     if (handles)
-      nt_comm_created(comm, &handles[comm->slot->def.rank]);
+      nt_comm_created(comm, &handles[comm->slot->def.rank], true);
     else
       nt_comm_failed(comm);
   }

@@ -59,8 +59,8 @@ struct nt_comm *nt_comm_new(enum nt_comm_origin origin, uint64_t enter, struct n
 void nt_comm_define(struct nt_comm *comm, const struct nt_comm_def *def, uint32_t peers);
 
 /* The creating call (or its group) has succeeded, or not. `where` is what the application passed for
- * the handle; it is read now, and later if NCCL has not stored it yet. */
-void nt_comm_created(struct nt_comm *comm, ncclComm_t *where);
+ * the handle; it is read now, and later if NCCL has not stored it yet. Not `ready`: NCCL answered ncclInProgress. */
+void nt_comm_created(struct nt_comm *comm, ncclComm_t *where, bool ready);
 void nt_comm_failed(struct nt_comm *comm);
 /* The same for all communicators that one ncclCommInitAll makes, `first` being rank 0's; handles[rank],
  * or NULL if it failed. */

@@ -48,7 +48,8 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
  * made by.
  *
  * Captured. Such a call moves nothing and launches nothing; launch is CUDA's number of the capture, 0 if not
- * known. It takes its place in the sequence all the same, once, whatever is replayed.
+ * known. A collective takes its place in the sequence all the same, once, whatever is replayed; a send or receive
+ * takes none, since the queues of messages know only what is carried out.
  */
 
 #define NT_RESULT_OPEN 255

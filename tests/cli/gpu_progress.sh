@@ -81,7 +81,7 @@ hear
 [ "$line" = captured ]
 check "the capture is none the worse for it" $? "$line"
 end
-streams "d[0]['launches'] == d[0]['finished'] == 5 and d[0]['unmarked'] == d[0]['error'] == 0"
+streams "d[0]['launches'] == d[0]['finished'] == 7 and d[0]['unmarked'] == d[0]['error'] == 0"
 check "nothing of ours is in a captured stream, and launches of its graph are followed" $? "$(seen)"
 # calls EXPRESSION: of the list of calls, c
 calls() {
@@ -93,6 +93,8 @@ sys.exit(not ($1))"
 shown() { "$build/nccltrace" show "$trace" 2>&1; }
 calls "[x['captured'] for x in c if x['function'] == 'AllReduce'] == [False, False, True, True, True, False]"
 check "captured calls are marked as such, in a group too" $? "$(shown)"
+calls "[x['seq'] for x in c if x['function'] == 'Send'] == [1, None, 2]"
+check "captured messages take no place in their queue" $? "$(shown)"
 calls "len({x['capture'] for x in c if x['captured']}) == 1 and
   [x['capture'] for x in c if x['function'] == 'cudaGraphLaunch'] == [x['capture'] for x in c if x['captured']][:1] * 3"
 check "a launch says which capture its graph came from, and one without NCCL is no concern" $? "$(shown)"

@@ -109,6 +109,13 @@ static int devices(void) {
   return 0;
 }
 
+static void to_itself(ncclComm_t comm, cudaStream_t stream) {
+  check(ncclGroupStart(), "start");
+  check(ncclSend(buffer, 8, ncclFloat, 0, comm, stream), "send");
+  check(ncclRecv(buffer + COUNT, 8, ncclFloat, 0, comm, stream), "receive");
+  check(ncclGroupEnd(), "end");
+}
+
 static int captures(void) {
   ncclComm_t comm = one_rank(), another = one_rank();
   cudaStream_t stream, other;
@@ -117,6 +124,7 @@ static int captures(void) {
   check(cudaStreamCreate(&stream), "stream");
   check(cudaStreamCreate(&other), "stream");
   allreduce(comm, stream);
+  to_itself(comm, stream);
   /* Something outstanding, so that the gpu thread asks all the time while the capture goes on. */
   pthread_mutex_lock(&gate);
   check(cudaLaunchHostFunc(other, wait_at_gate, NULL), "host function");
@@ -127,6 +135,7 @@ static int captures(void) {
   allreduce(comm, stream);
   check(ncclGroupEnd(), "end");
   allreduce(comm, stream);
+  to_itself(comm, stream);
   pause_for_script("capturing");
   check(cudaStreamEndCapture(stream, &graph), "end");
   pthread_mutex_unlock(&gate);
@@ -140,6 +149,7 @@ static int captures(void) {
   check(cudaGraphInstantiateWithFlags(&exec, graph, 0), "instantiate");
   check(cudaGraphLaunch(exec, stream), "launch");
   allreduce(comm, stream);
+  to_itself(comm, stream);
   check(cudaStreamSynchronize(stream), "sync");
   check(cudaStreamSynchronize(other), "sync");
   puts("captured");

@@ -21,14 +21,24 @@ struct CUgraph_st {
   size_t count, room;
 };
 
+/* One launch runs at a time, whatever the streams. */
 struct CUgraphExec_st {
   struct CUgraph_st *graph;
+  pthread_mutex_t lock;
+  struct sim_stream *last_stream; /* of the last launch; referenced */
+  uint64_t last_ticket;
 };
+
+/* A point of a capture: what an event that is recorded on one of its streams stands for. */
+enum { POINT_STREAM_BITS = 8, POINT_TURN_BITS = 24 };
 
 struct capture {
   struct capture *next;
   struct CUgraph_st *graph;
   struct sim_stream *streams[32]; /* the first began it; all referenced */
+  uint32_t changed[32];           /* turn of the last thing that a stream was given */
+  uint32_t joined[32];            /* turn up to which others have waited for it */
+  uint32_t turn;
   size_t stream_count;
   CUstreamCaptureMode mode;
   pthread_t thread;
@@ -64,17 +74,26 @@ static void graph_unref(struct CUgraph_st *g) {
 }
 
 bool sim_capture_is_active(struct sim_stream *s) {
-  return sim_capture_id(s) != 0;
+  return sim_capture_point(s) != 0;
 }
 
-uint64_t sim_capture_id(struct sim_stream *s) {
+/* Called with the lock held, for a stream of the capture. */
+static uint32_t index_of(const struct capture *c, const struct sim_stream *s) {
+  uint32_t i = 0;
+  while (c->streams[i] != s)
+    i++;
+  return i;
+}
+
+uint64_t sim_capture_point(struct sim_stream *s) {
   if (!atomic_load_explicit(&active, memory_order_acquire))
     return 0;
   pthread_mutex_lock(&capture_lock);
   struct capture *c = capture_of(s);
-  uint64_t id = c ? c->graph->id : 0;
+  uint64_t point =
+      c ? (c->graph->id << POINT_TURN_BITS | c->turn) << POINT_STREAM_BITS | index_of(c, s) : 0;
   pthread_mutex_unlock(&capture_lock);
-  return id;
+  return point;
 }
 
 bool sim_capture_add(struct sim_stream *s, struct sim_node node) {
@@ -91,16 +110,19 @@ bool sim_capture_add(struct sim_stream *s, struct sim_node node) {
         abort();
     }
     g->nodes[g->count++] = node;
+    c->changed[index_of(c, s)] = ++c->turn;
   }
   pthread_mutex_unlock(&capture_lock);
   return c != NULL;
 }
 
-CUresult sim_capture_join(struct sim_stream *s, uint64_t id) {
+CUresult sim_capture_join(struct sim_stream *s, uint64_t point) {
   CUresult result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  uint32_t from = point & ((1u << POINT_STREAM_BITS) - 1);
+  uint32_t turn = point >> POINT_STREAM_BITS & ((1u << POINT_TURN_BITS) - 1);
   pthread_mutex_lock(&capture_lock);
   struct capture *mine = capture_of(s), *c = captures;
-  while (c && c->graph->id != id)
+  while (c && c->graph->id != point >> (POINT_STREAM_BITS + POINT_TURN_BITS))
     c = c->next;
   if (c && mine == c) {
     result = CUDA_SUCCESS;
@@ -108,6 +130,10 @@ CUresult sim_capture_join(struct sim_stream *s, uint64_t id) {
     sim_stream_ref(s);
     c->streams[c->stream_count++] = s;
     result = CUDA_SUCCESS;
+  }
+  if (result == CUDA_SUCCESS && c->streams[from] != s) {
+    c->joined[from] = turn > c->joined[from] ? turn : c->joined[from];
+    c->changed[index_of(c, s)] = ++c->turn;
   }
   pthread_mutex_unlock(&capture_lock);
   return result;
@@ -180,6 +206,15 @@ CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode) {
   return CUDA_SUCCESS;
 }
 
+/* Every stream that joined must have been waited for, in the end by the one that began. */
+static bool is_joined(const struct capture *c) {
+  for (size_t i = 1; i < c->stream_count; i++) {
+    if (c->joined[i] < c->changed[i])
+      return false;
+  }
+  return true;
+}
+
 CUresult sim_capture_end(CUstream stream, CUgraph *graph) {
   struct sim_stream *s = sim_stream_find(stream);
   if (!s || !graph)
@@ -190,6 +225,10 @@ CUresult sim_capture_end(CUstream stream, CUgraph *graph) {
     pthread_mutex_unlock(&capture_lock);
     return c ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED : CUDA_ERROR_ILLEGAL_STATE;
   }
+  if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self())) {
+    pthread_mutex_unlock(&capture_lock);
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  }
   struct capture **at = &captures;
   while (*at != c)
     at = &(*at)->next;
@@ -198,9 +237,11 @@ CUresult sim_capture_end(CUstream stream, CUgraph *graph) {
   pthread_mutex_unlock(&capture_lock);
   for (size_t i = 0; i < c->stream_count; i++)
     sim_stream_unref(c->streams[i]);
-  CUresult result = c->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-  *graph = c->broken ? NULL : c->graph;
-  if (c->broken)
+  CUresult result = c->broken       ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                    : !is_joined(c) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                    : CUDA_SUCCESS;
+  *graph = result == CUDA_SUCCESS ? c->graph : NULL;
+  if (result != CUDA_SUCCESS)
     graph_unref(c->graph);
   free(c);
   return result;
@@ -227,11 +268,12 @@ CUresult sim_capture_info(CUstream stream, CUstreamCaptureStatus *status, uint64
 CUresult sim_graph_instantiate(CUgraphExec *exec, CUgraph graph) {
   if (!exec || !graph)
     return CUDA_ERROR_INVALID_VALUE;
-  struct CUgraphExec_st *e = malloc(sizeof(*e));
+  struct CUgraphExec_st *e = calloc(1, sizeof(*e));
   if (!e)
     return CUDA_ERROR_OUT_OF_MEMORY;
   atomic_fetch_add_explicit(&graph->refs, 1, memory_order_relaxed);
   e->graph = graph;
+  pthread_mutex_init(&e->lock, NULL);
   *exec = e;
   return CUDA_SUCCESS;
 }
@@ -242,8 +284,17 @@ CUresult sim_graph_launch(CUgraphExec exec, CUstream stream) {
     return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   if (sim_capture_is_active(s))
     return sim_capture_break(s, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  pthread_mutex_lock(&exec->lock);
+  if (exec->last_stream && exec->last_stream != s)
+    sim_stream_wait_ticket(s, exec->last_stream, exec->last_ticket);
   for (size_t i = 0; i < exec->graph->count; i++)
     exec->graph->nodes[i].launch(s, exec->graph->nodes[i].arg);
+  if (exec->last_stream)
+    sim_stream_unref(exec->last_stream);
+  sim_stream_ref(s);
+  exec->last_stream = s;
+  exec->last_ticket = sim_stream_last_ticket(s);
+  pthread_mutex_unlock(&exec->lock);
   return CUDA_SUCCESS;
 }
 
@@ -258,6 +309,9 @@ CUresult sim_graph_destroy_exec(CUgraphExec exec) {
   if (!exec)
     return CUDA_ERROR_INVALID_VALUE;
   graph_unref(exec->graph);
+  if (exec->last_stream)
+    sim_stream_unref(exec->last_stream);
+  pthread_mutex_destroy(&exec->lock);
   free(exec);
   return CUDA_SUCCESS;
 }

@@ -18,10 +18,10 @@ struct sim_node {
 /* If the stream is capturing: takes the node, and is true. */
 SIM_EXPORT bool sim_capture_add(struct sim_stream *s, struct sim_node node);
 SIM_EXPORT bool sim_capture_is_active(struct sim_stream *s);
-/* The id of the capture a stream is in, 0 if none. */
-SIM_EXPORT uint64_t sim_capture_id(struct sim_stream *s);
-/* The stream becomes part of a capture, through an event recorded in it. */
-SIM_EXPORT CUresult sim_capture_join(struct sim_stream *s, uint64_t id);
+/* What an event recorded on the stream stands for: a point of the capture that the stream is in, 0 if none. */
+SIM_EXPORT uint64_t sim_capture_point(struct sim_stream *s);
+/* The stream waits for such a point and becomes part of the capture. */
+SIM_EXPORT CUresult sim_capture_join(struct sim_stream *s, uint64_t point);
 /* A forbidden call was made on a capturing stream: the capture is lost. */
 SIM_EXPORT CUresult sim_capture_break(struct sim_stream *s, CUresult error);
 /* For calls that CUDA calls potentially unsafe: breaks what this thread endangers. */

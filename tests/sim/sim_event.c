@@ -26,7 +26,7 @@ struct CUevent_st {
   pthread_cond_t reached_more;
   _Atomic uint64_t recorded, reached;
   struct timespec time;
-  _Atomic uint64_t capture; /* the capture of its last record, 0 if that was real */
+  _Atomic uint64_t capture; /* the point of a capture of its last record, 0 if that was real */
   unsigned int flags;
   atomic_int refs;
 };
@@ -123,7 +123,7 @@ CUresult sim_event_record(CUevent event, CUstream stream) {
   struct sim_stream *s = sim_stream_find(stream);
   if (!event_check(event) || !s)
     return CUDA_ERROR_INVALID_HANDLE;
-  uint64_t capture = sim_capture_id(s);
+  uint64_t capture = sim_capture_point(s);
   atomic_store_explicit(&event->capture, capture, memory_order_relaxed);
   if (capture) /* a dependency inside the graph, nothing that will ever happen outside */
     return CUDA_SUCCESS;

@@ -252,6 +252,72 @@ static void capture_errors(struct st_rank *t) {
   ST_CHECK(cudaGraphDestroy(g));
 }
 
+static void *end_capture(void *arg) {
+  cudaGraph_t g;
+  ST_TRUE(cudaStreamEndCapture(arg, &g) == cudaErrorStreamCaptureWrongThread);
+  return NULL;
+}
+
+/* A stream that was drawn into a capture has to come back, and the thread that began ends it. */
+static void capture_joins(struct st_rank *t) {
+  cudaGraph_t g;
+  cudaEvent_t e;
+  pthread_t thread;
+  float *a = st_buffer(4096);
+  ST_CHECK(cudaEventCreate(&e));
+  for (int joined = 0; joined < 2; joined++) {
+    ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));
+    ST_CHECK(cudaEventRecord(e, t->stream));
+    ST_CHECK(cudaStreamWaitEvent(t->side, e, 0));
+    ST_CHECK(cudaMemsetAsync(a, 0, 4096, t->side));
+    ST_CHECK(cudaEventRecord(e, t->side));
+    if (joined)
+      ST_CHECK(cudaStreamWaitEvent(t->stream, e, 0));
+    ST_TRUE(cudaStreamEndCapture(t->stream, &g) ==
+            (joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined));
+  }
+  ST_CHECK(cudaGraphDestroy(g));
+  ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeGlobal));
+  ST_TRUE(pthread_create(&thread, NULL, end_capture, t->stream) == 0);
+  ST_TRUE(pthread_join(thread, NULL) == 0);
+  ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+  ST_CHECK(cudaGraphDestroy(g));
+}
+
+static void wait_at(void *gate) {
+  pthread_mutex_lock(gate);
+  pthread_mutex_unlock(gate);
+}
+
+/* A graph runs once at a time: its second launch waits for the first, on whatever stream. */
+static void graph_alone(struct st_rank *t) {
+  static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  cudaGraph_t g;
+  cudaGraphExec_t exec, other;
+  char *a = st_buffer(4096), *host = malloc(4096);
+  ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));
+  ST_CHECK(cudaMemsetAsync(a, 7, 4096, t->stream));
+  ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+  ST_CHECK(cudaGraphInstantiate(&exec, g, 0));
+  ST_CHECK(cudaGraphInstantiateWithFlags(&other, g, 0));
+  ST_CHECK(cudaGraphDestroy(g));
+  pthread_mutex_lock(&gate);
+  ST_CHECK(cudaLaunchHostFunc(t->stream, wait_at, &gate));
+  ST_CHECK(cudaGraphLaunch(exec, t->stream));
+  ST_CHECK(cudaGraphLaunch(other, t->side));
+  ST_CHECK(cudaStreamSynchronize(t->side));
+  ST_CHECK(cudaMemcpy(host, a, 4096, cudaMemcpyDefault));
+  ST_TRUE(host[4095] == 7);
+  ST_CHECK(cudaGraphLaunch(exec, t->side));
+  ST_TRUE(cudaStreamQuery(t->side) == cudaErrorNotReady);
+  pthread_mutex_unlock(&gate);
+  ST_CHECK(cudaStreamSynchronize(t->side));
+  ST_CHECK(cudaStreamQuery(t->stream));
+  ST_CHECK(cudaGraphExecDestroy(exec));
+  ST_CHECK(cudaGraphExecDestroy(other));
+  free(host);
+}
+
 const struct st_case st_comm_cases[] = {
     {"split", 5, "DDDDD", split, false},
     {"shrink", 5, "DDDDD", shrink, false},
@@ -262,6 +328,8 @@ const struct st_case st_comm_cases[] = {
     {"threads", 3, "DDD", threads, false},
     {"sixteen-ranks", 16, "DDDDDDDDDDDDDDDD", many_ranks, false},
     {"capture-errors", 1, "D", capture_errors, true},
+    {"capture-joins", 1, "D", capture_joins, true},
+    {"graph-alone", 1, "D", graph_alone, true},
     {"events", 1, "D", events, true},
     {NULL, 0, NULL, NULL, false},
 };

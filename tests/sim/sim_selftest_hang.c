@@ -3,6 +3,7 @@
  * Cases in which calls do not match: who hangs, who finishes, who stays inside the call, as measured
  * on real NCCL. Rank 1 deviates unless the case says otherwise.
  */
+#include <pthread.h>
 #include "sim_selftest.h"
 
 #include <signal.h>
@@ -13,6 +14,8 @@
 #define BYTES ((size_t)64 << 20)
 
 static void *a, *b;
+
+extern int cuStreamWaitValue32_v2(cudaStream_t, unsigned long long, unsigned int, unsigned int);
 
 static void alloc(void) {
   ST_CHECK(cudaMalloc(&a, BYTES));
@@ -292,7 +295,6 @@ static void gpu_spin(struct st_rank *t) {
   alloc();
   ST_CHECK(cudaMemset(b, 0, 4));
   if (t->rank == 1) {
-    extern int cuStreamWaitValue32_v2(cudaStream_t, unsigned long long, unsigned int, unsigned int);
     ST_CHECK(cuStreamWaitValue32_v2(t->stream, (unsigned long long)(size_t)b, 1, 1));
   }
   allreduce(t, 1024);
@@ -309,6 +311,58 @@ static void graph_extra(struct st_rank *t) {
   ST_CHECK(cudaGraphInstantiate(&exec, g, 0));
   for (int i = 0; i < (t->rank == 1 ? 4 : 3); i++)
     ST_CHECK(cudaGraphLaunch(exec, t->stream));
+}
+
+/* Each rank replays the graph of its own size. */
+static void graph_other(struct st_rank *t) {
+  cudaGraph_t g;
+  cudaGraphExec_t exec[2];
+  alloc();
+  for (int i = 0; i < 2; i++) {
+    ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed));
+    allreduce(t, i ? 512 : 1024);
+    ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+    ST_CHECK(cudaGraphInstantiate(&exec[i], g, 0));
+  }
+  for (int i = 0; i < 2; i++)
+    ST_CHECK(cudaGraphLaunch(exec[i], t->stream));
+  ST_CHECK(cudaGraphLaunch(exec[t->rank == 1], t->stream));
+}
+
+/* A launch joins the queue of a stream that is busy for ever, and returns. */
+static void graph_behind(struct st_rank *t) {
+  cudaGraph_t g;
+  cudaGraphExec_t exec;
+  alloc();
+  ST_CHECK(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed));
+  allreduce(t, 1024);
+  ST_CHECK(cudaStreamEndCapture(t->stream, &g));
+  ST_CHECK(cudaGraphInstantiate(&exec, g, 0));
+  if (t->rank == 1)
+    ST_CHECK(cuStreamWaitValue32_v2(t->stream, (unsigned long long)(size_t)b, 1, 1));
+  ST_CHECK(cudaGraphLaunch(exec, t->stream));
+}
+
+static void *fill_queue(void *arg) {
+  struct st_rank *t = arg;
+  ST_CHECK(cudaSetDevice(t->rank % 8));
+  for (int i = 0; i < 1200; i++)
+    ST_CHECK(ncclAllReduce(a, b, 64, ncclFloat32, ncclSum, t->comm, t->stream));
+  return NULL;
+}
+
+/* A thread whose stream takes no more launches is stuck in its call; another one with its own communicator and
+ * stream is not. Rank 1 never joins in the first. */
+static void full_queue(struct st_rank *t) {
+  pthread_t thread;
+  alloc();
+  if (t->rank != 1)
+    ST_TRUE(pthread_create(&thread, NULL, fill_queue, t) == 0);
+  for (int i = 0; i < 20; i++)
+    ST_CHECK(ncclAllReduce(a, b, 64, ncclFloat32, ncclSum, t->other, t->side));
+  ST_CHECK(cudaStreamSynchronize(t->side));
+  if (t->rank != 1)
+    ST_TRUE(pthread_join(thread, NULL) == 0);
 }
 
 /* Nothing connected yet. */
@@ -440,6 +494,9 @@ const struct st_case st_hang_cases[] = {
     {"finalize-missing", 3, "CDC", finalize_missing, false},
     {"gpu-spin", 3, "HHH", gpu_spin, false},
     {"graph-extra-replay", 3, "DHD", graph_extra, false},
+    {"graph-other", 2, "HH", graph_other, false},
+    {"graph-behind-other-work", 3, "HHH", graph_behind, false},
+    {"full-queue-of-one-thread", 3, "CDC", full_queue, false},
     {"stall-of-one", 3, "DHD", stall_of_one, true},
     {"stall-in-a-launch", 3, "DCD", stall_in_a_launch, true},
     {"cold-count-0", 3, "CDC", cold_count_0, true},

@@ -228,6 +228,53 @@ static void a_majority_that_left_its_order_has_skipped(void **state) {
   assert_verdict(&j, "missing AllGather 4 blame 0,2 waiting 1");
 }
 
+/* A pipeline of three and an all-reduce, in three turns. */
+static uint32_t pipeline_turns(uint32_t *a) {
+  *a = start(3, "0-2");
+  uint32_t p = job_comm(&j, "P", "0-2");
+  for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t r = 0; r < 3; r++) {
+      if (r)
+        job_recv(&j, r, p, r - 1, 100);
+      if (r < 2)
+        job_send(&j, r, p, r + 1, 100);
+    }
+    job_all(&j, *a, NT_FN_AllReduce, 16);
+  }
+  return p;
+}
+
+static void a_message_left_out_before_a_collective_is_its_senders(void **state) {
+  (void)state;
+  uint32_t a, p = pipeline_turns(&a);
+  job_send(&j, 0, p, 1, 100);
+  job_recv(&j, 1, p, 0, 100);
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, a, NT_FN_AllReduce, 16);
+    job_block(&j, r);
+  }
+  job_recv(&j, 2, p, 1, 100);
+  job_block(&j, 2);
+  assert_verdict(&j, "p2p Recv 4 blame 1 waiting 2");
+}
+
+static void a_collective_left_out_before_a_message_is_missing(void **state) {
+  (void)state;
+  uint32_t a, p = pipeline_turns(&a);
+  for (uint32_t r = 0; r < 3; r++) {
+    if (r)
+      job_recv(&j, r, p, r - 1, 100);
+    if (r < 2)
+      job_send(&j, r, p, r + 1, 100);
+    if (r != 2)
+      job_call(&j, r, a, NT_FN_AllReduce, 16);
+    else
+      job_recv(&j, r, p, r - 1, 100);
+    job_block(&j, r);
+  }
+  assert_verdict(&j, "missing AllReduce 4 blame 2 waiting 0-1");
+}
+
 static struct nt_model_call *make(uint32_t rank, uint32_t comm, int32_t size, int32_t own) {
   struct nt_model_view *view = nt_model_add_view(job_rank(&j, rank));
   memset(view->id, (int)comm * 16 + size, sizeof view->id);
@@ -401,6 +448,48 @@ static void a_refused_call_is_the_cause_of_its_end(void **state) {
   assert_verdict(&j, "error Broadcast 2 blame 1 waiting 0,2");
 }
 
+static void of_messages_and_collectives_the_next_in_turn_is_named(void **state) {
+  (void)state;
+  for (int message_first = 0; message_first < 2; message_first++) {
+    uint32_t a = start(3, "0-1"), p = job_comm(&j, "P", "0-2");
+    for (int i = 0; i < 3; i++)
+      for (uint32_t r = 0; r < 3; r++) {
+        if (r == 0 && i == 2)
+          continue;
+        if (r == 0 && message_first)
+          job_send(&j, r, p, 2, 100);
+        if (r < 2)
+          job_call(&j, r, a, NT_FN_Broadcast, 16);
+        if (r == 0 && !message_first)
+          job_send(&j, r, p, 2, 100);
+        if (r == 2)
+          job_recv(&j, r, p, 0, 100);
+      }
+    struct nt_verdict *v = job_judge(&j);
+    assert_int_equal(nt_verdict_class(v), message_first ? NT_CLASS_P2P : NT_CLASS_MISSING);
+    assert_string_equal(set_text(&v->findings[0].blame), "0");
+    job_free(&j);
+  }
+}
+
+static void an_error_after_a_mismatch_is_its_echo(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3"), b = job_comm(&j, "B", "0-3");
+  job_all(&j, a, NT_FN_AlltoAll, 16);
+  job_others(&j, 3, a, NT_FN_AlltoAll, 16);
+  job_call(&j, 3, a, NT_FN_AlltoAll, 32);
+  struct nt_model_call *call = job_call(&j, 0, a, NT_FN_AlltoAll, 16);
+  call->flags = NT_CALL_VOID;
+  call->result = ncclInvalidUsage;
+  job_end(&j, 0, NT_PROCESS_EXITED, 1);
+  job_others(&j, 0, b, NT_FN_ReduceScatter, 16);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].class, NT_CLASS_MISMATCH);
+  assert_string_equal(set_text(&v->findings[0].blame), "3");
+  job_free(&j);
+}
+
 static void only_the_newest_attempt_is_judged(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -482,6 +571,8 @@ int main(void) {
       TEST(of_two_ranks_the_one_that_left_its_order_has_skipped),
       TEST(one_turn_is_no_order_between_two_ranks),
       TEST(a_majority_that_left_its_order_has_skipped),
+      TEST(a_message_left_out_before_a_collective_is_its_senders),
+      TEST(a_collective_left_out_before_a_message_is_missing),
       TEST(a_rank_that_never_inits_is_named),
       TEST(another_size_in_init_is_a_minority),
       TEST(another_id_in_init_is_a_minority),
@@ -496,6 +587,8 @@ int main(void) {
       TEST(small_sends_are_buffered),
       TEST(a_pipeline_waits_for_its_head),
       TEST(a_refused_call_is_the_cause_of_its_end),
+      TEST(an_error_after_a_mismatch_is_its_echo),
+      TEST(of_messages_and_collectives_the_next_in_turn_is_named),
       TEST(only_the_newest_attempt_is_judged),
       TEST(lost_communicators_forbid_consistent),
       TEST(a_call_that_was_left_by_a_jump_is_not_open),

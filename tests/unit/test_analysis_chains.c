@@ -83,6 +83,49 @@ static void creations_without_names_may_be_one_with_two_ids(void **state) {
   assert_init("", "0,2", NT_UNDECIDED);
 }
 
+static void who_waits_in_another_creation_is_no_end(void **state) {
+  (void)state;
+  start(6, "0-5");
+  create(3, 11, "", 3, 0);
+  create(4, 11, "", 3, 1);
+  create(1, 12, "", 3, 0);
+  create(2, 12, "", 3, 1);
+  create(0, 13, "", 2, 0);
+  assert_init("5", "3-5", NT_LIKELY);
+}
+
+/* Creation of a non-blocking communicator: the call has returned, NCCL goes on by itself. */
+static void create_in_background(uint32_t rank) {
+  create(rank, 11, "N", 3, (int32_t)rank);
+  struct nt_model_rank *model = job_rank(&j, rank);
+  struct nt_model_call *call = &model->calls[model->call_count - 1];
+  call->exit_ns = call->enter_ns + MS;
+  call->flags |= NT_CALL_IN_PROGRESS;
+  call->result = ncclInProgress;
+}
+
+static void a_creation_in_progress_is_under_way(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create_in_background(0);
+  create_in_background(2);
+  assert_init("1", "0-2", NT_LIKELY);
+}
+
+static void a_communicator_in_use_has_been_made(void **state) {
+  (void)state;
+  start(3, "0-2");
+  for (uint32_t r = 0; r < 3; r++)
+    create_in_background(r);
+  struct nt_model_rank *model = job_rank(&j, 0);
+  job_record(&j, 0, 0, NT_FN_AllReduce, 64, -1)->view = model->view_count - 1;
+  model->calls[model->call_count - 1].seq = 1;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_string_equal(set_text(&v->findings[0].blame), "1-2");
+  job_free(&j);
+}
+
 static void a_communicator_to_be_made_has_all_its_members(void **state) {
   (void)state;
   start(4, "0-3");
@@ -111,6 +154,34 @@ static void who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it(voi
   job_recv(&j, 2, p, 0, 1000000);
   job_block(&j, 2);
   assert_verdict(&j, "p2p Recv 4 blame 0 waiting 2");
+}
+
+static void to_have_left_one_communicator_comes_before_a_lack_in_another(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
+  for (uint32_t i = 0; i < 3; i++) {
+    job_all(&j, a, NT_FN_AllReduce, 64);
+    job_all(&j, b, NT_FN_AllReduce, 64);
+  }
+  job_record(&j, 2, b, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 2);
+  job_others(&j, 2, a, NT_FN_AllReduce, 64);
+  job_others(&j, 2, b, NT_FN_AllReduce, 64);
+  assert_verdict(&j, "left AllReduce 4 blame 2 waiting 0-1");
+}
+
+static void a_destroy_waits_for_what_its_device_does(void **state) {
+  (void)state;
+  uint32_t w = start(3, "0-2");
+  for (uint32_t r = 0; r < 3; r++) {
+    job_call(&j, r, w, NT_FN_AllReduce, 64);
+    at(r, 1, 1, r == 1 ? NT_PROGRESS_ENQUEUED : NT_PROGRESS_REACHED);
+  }
+  for (uint32_t r = 0; r < 3; r++) {
+    job_record(&j, r, w, NT_FN_CommDestroy, 0, -1)->seq = 1;
+    job_block(&j, r);
+  }
+  assert_verdict(&j, "gpu AllReduce 1 blame 1 waiting 0-2");
 }
 
 static void a_finalize_and_a_creation_that_wait_for_each_other_are_init(void **state) {
@@ -235,8 +306,13 @@ int main(void) {
       TEST(creations_that_lack_one_end_at_who_creates_nothing),
       TEST(creations_that_may_lack_several_ranks_blame_nobody),
       TEST(creations_without_names_may_be_one_with_two_ids),
+      TEST(who_waits_in_another_creation_is_no_end),
+      TEST(a_creation_in_progress_is_under_way),
+      TEST(a_communicator_in_use_has_been_made),
       TEST(a_communicator_to_be_made_has_all_its_members),
       TEST(who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it),
+      TEST(to_have_left_one_communicator_comes_before_a_lack_in_another),
+      TEST(a_destroy_waits_for_what_its_device_does),
       TEST(a_finalize_and_a_creation_that_wait_for_each_other_are_init),
       TEST(of_a_message_and_a_collective_the_one_that_was_next_is_named),
       TEST(a_message_that_was_next_is_named_before_a_collective),

@@ -294,6 +294,19 @@ static void what_no_bound_tells_apart_accuses_nobody(void **state) {
   assert_nobody_is_slow();
 }
 
+static void unknown_hosts_share_no_clock(void **state) {
+  (void)state;
+  start(2);
+  rounds(job_comm(&j, "A", "0-1"), 60, 1, 40000, 50);
+  for (uint32_t r = 0; r < 2; r++) {
+    free(job_rank(&j, r)->host);
+    job_rank(&j, r)->host = NULL;
+    for (uint32_t i = 0; i < job_rank(&j, r)->seen_count; i++)
+      job_rank(&j, r)->seen[i].unfinished_us = 0;
+  }
+  assert_nobody_is_slow();
+}
+
 static void a_clock_that_jumped_accuses_nobody(void **state) {
   (void)state;
   start(4);
@@ -459,6 +472,7 @@ int main(void) {
       cmocka_unit_test(a_late_rank_is_seen_through_clocks_that_differ),
       cmocka_unit_test(offsets_lie_within_their_error),
       cmocka_unit_test(what_no_bound_tells_apart_accuses_nobody),
+      cmocka_unit_test(unknown_hosts_share_no_clock),
       cmocka_unit_test(a_clock_that_jumped_accuses_nobody),
       cmocka_unit_test(exact_durations_need_no_clock),
       cmocka_unit_test(a_device_that_comes_late_is_told_from_its_host),

@@ -374,7 +374,7 @@ static uint64_t field_value(const struct nt_model_call *call, enum nt_field fiel
   bool bytes = nt_fn_moves_bytes(call->fn);
   switch (field) {
   case NT_FIELD_CALL:
-    return nt_fn_canonical(call->fn);
+    return nt_fn_canonical(call->fn) | (call->flags & NT_CALL_CAPTURED ? 256u : 0u);
   case NT_FIELD_COUNT:
     return bytes ? nt_call_bytes(call) : call->count;
   case NT_FIELD_DTYPE:

@@ -34,10 +34,11 @@ struct side {
   int64_t over, under; /* best so far: ahead of the first host by at most, and behind it */
 };
 
+/* A process of an unknown host has a clock of its own. */
 static bool same_clock(const struct nt_model_rank *x, const struct nt_model_rank *y) {
   if (x->boot && y->boot)
     return x->boot == y->boot;
-  return !strcmp(x->host ? x->host : "", y->host ? y->host : "");
+  return x->host && y->host && !strcmp(x->host, y->host);
 }
 
 static int number_hosts(const struct nt_model *model, struct nt_clocks *out) {

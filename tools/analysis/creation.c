@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/freeze.h"
+#include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
 static int by_place(const void *a, const void *b) {
@@ -15,6 +16,19 @@ static int by_place(const void *a, const void *b) {
   if (x->comm_rank != y->comm_rank)
     return x->comm_rank < y->comm_rank ? -1 : 1;
   return x->world < y->world ? -1 : x->world > y->world;
+}
+
+/* A call on it shows that it was made, whatever was asked of NCCL since. */
+static bool is_used(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
+    bool operation = nt_fn_is_collective(rank->calls[i].fn) || shape == NT_SHAPE_SEND ||
+                     shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT;
+    if (rank->calls[i].view == member->view && operation && nt_call_counts(&rank->calls[i]))
+      return true;
+  }
+  return false;
 }
 
 /* One creator per member; false if the creation has completed or does not concern us. */
@@ -41,7 +55,8 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
         continue; /* it does not wait there any more */
       creator.enter_ns = call->enter_ns;
       creator.open = nt_call_is_open(job, member->rank, creator.call) ||
-                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING);
+                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING &&
+                      !is_used(job, member));
       creator.refused = !creator.open && (call->flags & NT_CALL_VOID);
     }
     if (creator.call == NT_NONE)

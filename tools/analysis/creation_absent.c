@@ -22,7 +22,9 @@ struct ends {
 struct guess {
   const struct nt_job *job;
   struct nt_creations *creations;
-  uint32_t open[CREATIONS], count; /* creations with one free place */
+  uint32_t open[CREATIONS],
+      count; /* creations: those with one free place, `free`, and then all others */
+  uint32_t free;
   int32_t low[CREATIONS], high[CREATIONS];
   int32_t chosen[CREATIONS], first[CREATIONS]; /* world ranks */
   struct ends ends;                            /* in the ways tried so far */
@@ -73,7 +75,7 @@ static bool have_same_members(const struct guess *g, uint32_t a, uint32_t b) {
   return true;
 }
 
-/* The creation with a free place in which a rank waits, g->count if none. */
+/* The creation in which a rank waits, g->count if none. */
 static uint32_t waits_in(const struct guess *g, int32_t world) {
   uint32_t i = 0;
   while (i < g->count && !creates(creation_at(g, i), world))
@@ -92,14 +94,18 @@ static void add_end(struct ends *ends, int32_t world) {
   ends->count++;
 }
 
-/* Where the chains of one way end: at a rank that is in no creation, or in a circle, which adds all its ranks. */
+/* Where the chains of one way end: in a creation that lacks several or has another fault, at a rank that is in no creation, or in a circle, which adds all its ranks. */
 static void find_ends(const struct guess *g, struct ends *out) {
   out->count = 0;
   for (uint32_t i = 0; i < g->count; i++) {
     uint32_t at = i, last = i;
-    for (uint32_t n = 0; n < g->count && at < g->count; n++) {
+    for (uint32_t n = 0; n < g->count && at < g->count && g->chosen[at] >= 0; n++) {
       last = at;
       at = waits_in(g, g->chosen[at]);
+    }
+    if (at < g->count && g->chosen[at] < 0) {
+      add_end(out, g->chosen[at]);
+      continue;
     }
     if (at == g->count) {
       add_end(out, g->chosen[last]);
@@ -113,7 +119,7 @@ static void find_ends(const struct guess *g, struct ends *out) {
 static void fill(struct guess *g, uint32_t i) {
   if (g->steps++ >= STEPS || !g->same)
     return;
-  if (i == g->count) {
+  if (i == g->free) {
     struct ends ends;
     find_ends(g, &ends);
     if (!g->ways++) {
@@ -127,31 +133,50 @@ static void fill(struct guess *g, uint32_t i) {
   for (int32_t w = g->low[i] + 1; w < g->high[i]; w++) {
     bool fits = !creates(creation_at(g, i), w);
     g->chosen[i] = w;
-    for (uint32_t j = 0; j < i && fits; j++)
-      fits = !have_same_members(g, i, j);
+    for (uint32_t j = 0; j < g->count && fits; j++)
+      fits = (j >= i && j < g->free) || g->chosen[j] < 0 || !have_same_members(g, i, j);
     if (fits)
       fill(g, i + 1);
   }
 }
 
+/* Where the creation is known to lack one rank, that rank; else a number of its own below 0. */
+static int32_t known_end(const struct nt_creation *creation, uint32_t index) {
+  bool one = creation->problem == NT_CREATION_MISSING && creation->missing_known &&
+             nt_rank_set_count(&creation->missing) == 1;
+  return one ? (int32_t)nt_rank_set_next(&creation->missing, 0) : -1 - (int32_t)index;
+}
+
+static bool has_free_place(const struct nt_creation *creation) {
+  return creation->problem == NT_CREATION_MISSING && !creation->missing_known &&
+         (int64_t)creation->creator_count + 1 == creation->size;
+}
+
 int nt_creations_guess(const struct nt_job *job, struct nt_creations *creations) {
   struct guess g = {.job = job, .creations = creations, .same = true};
   int status = 0;
+  if (creations->count > CREATIONS)
+    return 0;
   for (uint32_t i = 0; i < creations->count; i++) {
     const struct nt_creation *creation = &creations->list[i];
-    if (creation->problem != NT_CREATION_MISSING || creation->missing_known ||
-        (int64_t)creation->creator_count + 1 != creation->size)
+    if (!has_free_place(creation))
       continue;
-    if (g.count == CREATIONS || !find_gap(job, creation, &g.low[g.count], &g.high[g.count]))
+    if (!find_gap(job, creation, &g.low[g.count], &g.high[g.count]))
       return 0;
     g.open[g.count++] = i;
   }
-  if (g.count < 2)
+  g.free = g.count;
+  for (uint32_t i = 0; i < creations->count; i++)
+    if (!has_free_place(&creations->list[i])) {
+      g.chosen[g.count] = known_end(&creations->list[i], i);
+      g.open[g.count++] = i;
+    }
+  if (!g.free || g.count < 2)
     return 0;
   fill(&g, 0);
   if (!g.ways || !g.same || g.steps >= STEPS)
     return 0;
-  for (uint32_t i = 0; i < g.count && !status; i++) {
+  for (uint32_t i = 0; i < g.free && !status; i++) {
     struct nt_creation *creation = &creations->list[g.open[i]];
     status = nt_rank_set_add(&creation->missing, (uint32_t)g.first[i]);
     creation->missing_known = creation->guessed = true;

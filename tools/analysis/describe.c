@@ -93,6 +93,7 @@ char *nt_describe_call(char *out, size_t size, const struct nt_job *job, uint32_
                        uint32_t index) {
   const struct nt_model_call *call = &job->model->ranks[rank].calls[index];
   uint32_t joint = call->view == NT_NONE ? NT_NONE : job->places[rank][call->view].joint;
+  const char *captured = call->flags & NT_CALL_CAPTURED ? ", captured" : "";
   char place[NT_DESCRIBE], arguments[128], peer[64] = "";
   enum nt_shape shape = nt_fn_shape(call->fn);
   if (joint == NT_NONE)
@@ -105,7 +106,7 @@ char *nt_describe_call(char *out, size_t size, const struct nt_job *job, uint32_
              call->peer);
   nt_describe_arguments(arguments, sizeof arguments, call);
   if (*arguments)
-    snprintf(out, size, "%s (%s%s)", place, peer, arguments);
+    snprintf(out, size, "%s (%s%s%s)", place, peer, arguments, captured);
   else
     snprintf(out, size, "%s", place);
   return out;

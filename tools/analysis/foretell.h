@@ -15,24 +15,24 @@ uint32_t nt_foretell(const struct nt_job *job, const struct nt_member *member, u
 uint32_t nt_foretell_turn(const struct nt_member *member, uint32_t position, uint64_t *out,
                           uint32_t room);
 
-/* Which of the candidate joints the rank would have used next, judged by its calls before `before_ns` in
- * program order: an index into `candidates`, NT_NONE if its past does not tell. True in *again, which may be NULL:
- * it had done so before in such a place; false: one turn is all of its past. */
-uint32_t nt_foretell_joint(const struct nt_job *job, uint32_t rank, int64_t before_ns,
-                           const uint32_t *candidates, uint32_t count, bool *again);
+/* End of the earlier stretch that repeats the longest suffix of a sequence, but for that which ends at `other`; 0 if none
+ * of `least` or more does. */
+uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least,
+                              uint32_t other);
 
-/* End of the earlier stretch that repeats the longest suffix of a sequence; 0 if none of `least` or more does. */
-uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t least);
+/* Calls that stand for one another in a rank's order (foretell_next.c): all collectives of a joint, or its messages to, or
+ * from, one member of it. */
+#define NT_KIND_NONE UINT64_MAX
+uint64_t nt_kind_collective(uint32_t joint);
+uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer);
 
-/* What a rank may call next (foretell_next.c). */
-struct nt_next {
-  uint32_t joint;
-  uint8_t fn;   /* NT_FN_Send, NT_FN_Recv, or any collective */
-  int32_t peer; /* of a message */
-};
-/* Which of them the rank would have called next by its earlier turns, messages included: an index, NT_NONE if
- * its past does not tell. */
-uint32_t nt_foretell_next(const struct nt_job *job, uint32_t rank, const struct nt_next *candidates,
-                          uint32_t count);
+/* Which of the candidate kinds the rank would have called next, judged by its calls before `before_ns` in
+ * program order: an index into `candidates`, NT_NONE if its past does not tell. */
+uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t before_ns,
+                          const uint64_t *candidates, uint32_t count);
+
+/* Did the rank, since it last called that kind and up to its call at `at_ns`, go past a place in which it had called it at
+ * least twice before? */
+bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind, int64_t at_ns);
 
 #endif

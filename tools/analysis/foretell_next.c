@@ -6,55 +6,58 @@
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
-/* What two calls share that stand at the same place of a turn: collectives of one communicator are not told apart. */
-static uint64_t place_of(uint32_t joint, uint8_t fn, int32_t peer) {
-  enum nt_shape shape = nt_fn_shape(fn);
-  uint64_t kind = shape == NT_SHAPE_SEND ? 1 : shape == NT_SHAPE_RECV ? 2 : 0;
-  return (uint64_t)joint << 32 ^ kind << 30 ^ (kind ? (uint32_t)peer & 0x3fffffff : 0);
+/* How many of the rank's calls may lie between the one that it left out and the one it waits in. */
+#define LEFT_OUT_WITHIN 64
+
+uint64_t nt_kind_collective(uint32_t joint) {
+  return joint;
 }
 
+uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer) {
+  return joint | (uint64_t)(is_send ? 1 : 2) << 32 | (uint64_t)(uint32_t)peer << 34;
+}
+
+/* A rank's calls in program order. */
 struct past {
-  uint64_t *place, *call; /* place_of; that and the arguments */
+  uint64_t *kind, *call; /* the kind; that and the arguments, those of messages left aside */
   uint32_t length;
 };
 
-static int gather(const struct nt_job *job, uint32_t rank, struct past *out) {
+static int recall(const struct nt_job *job, uint32_t rank, int64_t until_ns, struct past *out) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
-  size_t room = model->call_count ? model->call_count : 1;
-  out->place = malloc(2 * room * sizeof *out->place);
+  const size_t room = model->call_count ? model->call_count : 1;
   out->length = 0;
-  if (!out->place)
+  out->kind = malloc(2 * room * sizeof *out->kind);
+  if (!out->kind)
     return -NT_ERR_MEMORY;
-  out->call = out->place + room;
+  out->call = out->kind + room;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    enum nt_shape shape = nt_fn_shape(call->fn);
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || !nt_call_counts(call) ||
-        (!nt_fn_is_collective(call->fn) && shape != NT_SHAPE_SEND && shape != NT_SHAPE_RECV))
+    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || call->enter_ns > until_ns ||
+        !nt_call_counts(call))
       continue;
-    uint32_t joint = job->places[rank][call->view].joint;
-    if (joint == NT_NONE)
+    const uint32_t joint = job->places[rank][call->view].joint;
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    const bool message = shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
+    if (joint == NT_NONE || (!message && !nt_fn_is_collective(call->fn)))
       continue;
-    out->place[out->length] = place_of(joint, call->fn, call->peer);
-    out->call[out->length] = out->place[out->length] ^ nt_call_signature(call) << 16;
-    out->length++;
+    const uint64_t kind = message ? nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer)
+                                  : nt_kind_collective(joint);
+    out->kind[out->length] = kind;
+    out->call[out->length++] =
+        message ? ~kind : (uint64_t)joint << 32 ^ (uint32_t)nt_call_signature(call);
   }
   return 0;
 }
 
-static uint32_t find(const uint64_t *places, uint32_t count, uint64_t place) {
-  for (uint32_t i = 0; i < count; i++)
-    if (places[i] == place)
-      return i;
-  return NT_NONE;
-}
-
 /* One whole turn is the past: the next begins with what was called longest ago. */
-static uint32_t longest_ago(const struct past *past, const uint64_t *places, uint32_t count) {
+static uint32_t longest_ago(const struct past *past, const uint64_t *candidates, uint32_t count) {
   uint32_t best = NT_NONE, best_last = UINT32_MAX;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t last = past->length;
-    while (last && past->place[last - 1] != places[i])
+    if (candidates[i] == NT_KIND_NONE)
+      continue;
+    while (last && past->kind[last - 1] != candidates[i])
       last--;
     if (!last)
       return NT_NONE;
@@ -66,24 +69,51 @@ static uint32_t longest_ago(const struct past *past, const uint64_t *places, uin
   return best;
 }
 
-uint32_t nt_foretell_next(const struct nt_job *job, uint32_t rank, const struct nt_next *candidates,
-                          uint32_t count) {
-  struct past past = {0};
-  uint64_t *places = malloc((count ? count : 1) * sizeof *places);
-  uint32_t found = NT_NONE, end = 0;
-  if (!places || gather(job, rank, &past) < 0) {
-    free(places);
+/* The candidate that comes first from `end` on. */
+static uint32_t first_of(const struct past *past, uint32_t end, const uint64_t *candidates,
+                         uint32_t count) {
+  for (; end && end < past->length; end++)
+    for (uint32_t i = 0; i < count; i++)
+      if (past->kind[end] == candidates[i])
+        return i;
+  return NT_NONE;
+}
+
+uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t before_ns,
+                          const uint64_t *candidates, uint32_t count) {
+  struct past past;
+  if (recall(job, rank, before_ns - 1, &past) < 0)
     return NT_NONE;
-  }
-  for (uint32_t i = 0; i < count; i++)
-    places[i] = place_of(candidates[i].joint, candidates[i].fn, candidates[i].peer);
-  if (past.length > 1)
-    end = nt_foretell_repeated(past.call, past.length, 1);
-  for (; end && end < past.length && found == NT_NONE; end++)
-    found = find(places, count, past.place[end]);
+  uint32_t end = past.length > 1 ? nt_foretell_repeated(past.call, past.length, 1, 0) : 0;
+  uint32_t found = first_of(&past, end, candidates, count);
   if (found == NT_NONE)
-    found = longest_ago(&past, places, count);
-  free(places);
-  free(past.place);
+    found = longest_ago(&past, candidates, count);
+  free(past.kind);
+  return found;
+}
+
+/* In front of its last call, would the rank have called `kind`, as twice before in such a place? */
+static bool departs(const struct past *past, uint64_t kind) {
+  struct past before = {past->kind, past->call, past->length - 1};
+  const uint64_t candidates[2] = {kind, past->kind[before.length]};
+  if (before.length < 2)
+    return false;
+  uint32_t end = nt_foretell_repeated(before.call, before.length, 2, 0);
+  uint32_t other = nt_foretell_repeated(before.call, before.length, 2, end);
+  return end && other && first_of(&before, end, candidates, 2) == 0 &&
+         first_of(&before, other, candidates, 2) == 0;
+}
+
+bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind, int64_t at_ns) {
+  struct past past;
+  bool found = false;
+  if (recall(job, rank, at_ns, &past) < 0)
+    return false;
+  for (uint32_t n = 0; n < LEFT_OUT_WITHIN && past.length && !found; n++, past.length--) {
+    if (past.kind[past.length - 1] == kind)
+      break;
+    found = departs(&past, kind);
+  }
+  free(past.kind);
   return found;
 }

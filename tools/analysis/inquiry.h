@@ -36,6 +36,9 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
 /* An error that NCCL returned to this rank and that nothing earlier explains: index of the call, or
  * NT_NONE. */
 uint32_t nt_error_of(const struct nt_inquiry *inquiry, uint32_t rank);
+/* Does that error follow a call of the rank at which its communicator's members differ? Messages that do not fit are one,
+ * and innocent ranks get it as well. */
+bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank);
 
 /* The last that is known of the rank is that NCCL lost a peer: somebody else's end had come before, and that it
  * calls no more follows from it. Only where no fate tells (a log). */
@@ -77,6 +80,8 @@ void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
+/* The rank's first launch of a graph that is known to be unfinished. */
+void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
 int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Lines that say the same of several ranks become one. */

@@ -233,7 +233,8 @@ static int say_votes(struct nt_inquiry *inquiry, const struct nt_divergence *div
       const struct nt_model_call *other =
           nt_member_call(inquiry->job, &joint->members[j], divergence->position);
       if (!other || other->fn != call->fn || other->count != call->count ||
-          other->dtype != call->dtype || other->op != call->op || other->peer != call->peer)
+          other->dtype != call->dtype || other->op != call->op || other->peer != call->peer ||
+          ((other->flags ^ call->flags) & NT_CALL_CAPTURED))
         continue;
       told[j] = true;
       status = nt_finding_add(inquiry->job, &alike, joint->members[j].rank);

@@ -80,6 +80,21 @@ int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   return status;
 }
 
+bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const uint32_t error = nt_error_of(inquiry, rank);
+  const struct nt_job *job = inquiry->job;
+  if (error == NT_NONE || job->model->ranks[rank].calls[error].view == NT_NONE)
+    return false;
+  const struct nt_model_call *call = &job->model->ranks[rank].calls[error];
+  const struct nt_place place = job->places[rank][call->view];
+  if (place.joint == NT_NONE || !inquiry->divergences[place.joint].position)
+    return false;
+  const struct nt_model_call *diverged =
+      nt_member_call(job, &job->joints[place.joint].members[place.member],
+                     inquiry->divergences[place.joint].position);
+  return diverged && diverged != call && diverged->enter_ns <= call->enter_ns;
+}
+
 /* Ranks whose end nothing else explains. */
 static bool matters(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];

@@ -79,14 +79,24 @@ static int64_t issued_ns(const struct knot *knot, const struct nt_stuck *stuck, 
   return 0;
 }
 
-/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where these are
- * of operations that move data, else the one that it waits in. NT_NONE if that is not one. */
+static bool is_mixed(const struct knot *knot) {
+  bool message = false, collective = false;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    message |= is_message(stuck_at(knot, i));
+    collective |= is_collective(stuck_at(knot, i));
+  }
+  return message && collective;
+}
+
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where there are
+ * collectives, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
+  const bool mixed = is_mixed(knot);
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
-    bool moves = is_collective(stuck) || is_message(stuck);
+    bool moves = is_collective(stuck) || (mixed && is_message(stuck));
     int64_t ns = moves ? issued_ns(knot, stuck, rank) : 0;
     if (ns && ns < first_ns) {
       first_ns = ns;
@@ -124,31 +134,48 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
-/* By its own past, would the rank have called `first` before what it waits in? True in *again: so it did in
- * more than one turn. */
+/* The rank's own end of a message, NULL if it has none in it. */
+static const struct nt_p2p_end *end_of(const struct knot *knot, const struct nt_stuck *stuck,
+                                       uint32_t rank) {
+  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+  const uint32_t ends = stuck->kind == NT_STUCK_DEVICE ? 2 : 1;
+  for (uint32_t i = 0; i < ends; i++)
+    if (end[i].rank == rank)
+      return &end[i];
+  return NULL;
+}
+
+/* What the call in the operation is, or would be, to the rank's order; NT_KIND_NONE if nothing. */
+static uint64_t kind_of(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  if (is_collective(stuck) && stuck->kind != NT_STUCK_REPLAY)
+    return nt_kind_collective(stuck->joint);
+  if (!is_message(stuck))
+    return NT_KIND_NONE;
+  const struct nt_p2p_end *own = end_of(knot, stuck, rank);
+  const struct nt_p2p_end *end = own ? own : &knot->inquiry->p2p.ends[stuck->item];
+  const bool is_send = own ? end->is_send : !end->is_send;
+  return nt_kind_message(end->joint, is_send, is_send ? end->destination : end->source);
+}
+
+/* By its own past, would the rank have called the collective `first` before the one it waits in? */
 static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_stuck *first,
-                        const struct nt_stuck *second, bool *again) {
-  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
-  uint32_t joints[2] = {first->joint, second->joint};
-  int64_t before = INT64_MAX;
-  if (first->kind != NT_STUCK_COLLECTIVE || !is_collective(second) || first->joint == second->joint)
+                        const struct nt_stuck *second) {
+  const uint64_t kinds[2] = {kind_of(knot, first, rank), kind_of(knot, second, rank)};
+  if (first->kind != NT_STUCK_COLLECTIVE || kinds[1] == NT_KIND_NONE || kinds[0] == kinds[1])
     return false;
-  for (uint32_t i = 0; i < model->call_count; i++) {
-    const struct nt_model_call *call = &model->calls[i];
-    if (call->view != NT_NONE && nt_fn_is_collective(call->fn) && call->seq == second->seq &&
-        knot->inquiry->job->places[rank][call->view].joint == second->joint)
-      before = call->enter_ns;
-  }
-  return nt_foretell_joint(knot->inquiry->job, rank, before, joints, 2, again) == 0;
+  return nt_foretell_kind(knot->inquiry->job, rank, issued_ns(knot, second, rank), kinds, 2) == 0;
 }
 
 /* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
 static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
   const struct nt_stuck *stuck = stuck_at(knot, i);
-  uint32_t own = waits_in(knot, rank);
-  bool again = false;
-  return own != NT_NONE && lists(stuck->laggards, stuck->laggard_count, rank) &&
-         has_skipped(knot, rank, stuck, stuck_at(knot, own), &again) && again;
+  const uint32_t own = waits_in(knot, rank);
+  /* Collectives that it called later are a matter of votes; messages would have been paired with others. */
+  const bool lacks = lists(stuck->laggards, stuck->laggard_count, rank) ||
+                     (is_message(stuck) && lists(stuck->behind, stuck->behind_count, rank));
+  const int64_t at = own == NT_NONE ? 0 : issued_ns(knot, stuck_at(knot, own), rank);
+  return lacks && own != i && at &&
+         nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
 }
 
 /* The oldest operation that some have skipped, whom it blames; NT_NONE if none. */
@@ -187,7 +214,7 @@ static enum nt_class classify(const struct knot *knot) {
   return messages ? NT_CLASS_P2P : creation ? NT_CLASS_INIT : one ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
-static void say_knot(const struct knot *knot, struct nt_finding *finding) {
+static void say_knot(const struct knot *knot, struct nt_finding *finding, bool skipped) {
   static const char *const words[NT_CLASS_LIMIT] = {
       [NT_CLASS_P2P] = "wait for each other in messages",
       [NT_CLASS_INIT] = "wait for each other in the creation of communicators",
@@ -202,7 +229,10 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding) {
   nt_describe_place(place, sizeof place, knot->inquiry->job, finding->fn,
                     finding->class == NT_CLASS_INIT ? 0 : finding->seq, finding->joint);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  if (finding->class == NT_CLASS_MISSING) {
+  if (skipped && finding->class == NT_CLASS_P2P) {
+    nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",
+                   nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
+  } else if (skipped) {
     nt_describe_ranks(who, sizeof who, &finding->blame);
     nt_finding_say(finding, "%s never called %s and went on in another communicator%s", who, place,
                    waiting);
@@ -235,7 +265,7 @@ static int blame(const struct knot *knot, uint32_t common, struct nt_finding *fi
       continue;
     status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[i]);
     *skipped = *skipped && own != NT_NONE &&
-               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own), NULL);
+               has_skipped(knot, knot->ranks[i], stuck_at(knot, common), stuck_at(knot, own));
   }
   return status;
 }
@@ -263,9 +293,9 @@ static int judge(struct knot *knot) {
                           : i == common)
       named = i;
   const struct nt_stuck *stuck = stuck_at(knot, named);
-  if (skipped && nt_rank_set_count(&finding->blame))
-    finding->class = NT_CLASS_MISSING;
   bool message = is_message(stuck);
+  if (skipped)
+    finding->class = message ? NT_CLASS_P2P : NT_CLASS_MISSING;
   finding->joint = stuck->joint;
   finding->fn = message && stuck->kind != NT_STUCK_DEVICE
                     ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
@@ -273,12 +303,12 @@ static int judge(struct knot *knot) {
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = sure ? NT_CERTAIN : NT_LIKELY;
+  finding->confidence = sure && !(skipped && message) ? NT_CERTAIN : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
-  for (uint32_t i = 0; i < knot->stuck_count && message && !status; i++)
+  for (uint32_t i = 0; i < knot->stuck_count && message && !skipped && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
                               stuck_at(knot, i)->waiter_count);
-  say_knot(knot, finding);
+  say_knot(knot, finding, skipped);
   return status;
 }
 

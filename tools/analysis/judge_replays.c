@@ -25,20 +25,23 @@ static uint32_t graph_at(const struct nt_inquiry *inquiry, uint32_t joint, uint3
   return replay ? inquiry->job->model->ranks[*rank].calls[replay->call].graph : 0;
 }
 
-/* "AllReduce #2 (1 Ki x f32 sum), AllGather #3 (…), and 7 more" */
-static void content_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t joint,
-                         uint32_t member, uint32_t position) {
-  char name[64], arguments[128];
-  uint32_t rank, graph = graph_at(inquiry, joint, member, position, &rank), told = 0;
+/* "AllReduce #2 (1 Ki x f32 sum), Send (…), and 7 more": of one communicator, or (NT_NONE) of all. */
+static void content_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                         uint32_t graph, uint32_t joint) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  char name[64], arguments[128], place[16];
+  uint32_t told = 0;
   size_t used = 0;
   out[0] = '\0';
-  for (uint32_t i = nt_graph_next(inquiry->job, rank, graph, joint, 0); i != NT_NONE;
-       i = nt_graph_next(inquiry->job, rank, graph, joint, i + 1)) {
-    const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[i];
-    if (told++ >= TOLD_OPERATIONS || used >= size)
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    bool there = (call->flags & NT_CALL_CAPTURED) && call->graph == graph && call->view != NT_NONE;
+    if (!there || (joint != NT_NONE && inquiry->job->places[rank][call->view].joint != joint) ||
+        told++ >= TOLD_OPERATIONS || used >= size)
       continue;
-    int n = snprintf(out + used, size - used, "%s%s #%u (%s)", told > 1 ? ", " : "",
-                     nt_call_function(name, sizeof name, call->fn), call->seq,
+    snprintf(place, sizeof place, call->seq ? " #%u" : "", call->seq);
+    int n = snprintf(out + used, size - used, "%s%s%s (%s)", told > 1 ? ", " : "",
+                     nt_call_function(name, sizeof name, call->fn), place,
                      nt_describe_arguments(arguments, sizeof arguments, call));
     used += n > 0 ? (size_t)n : 0;
   }
@@ -59,10 +62,26 @@ static void say_graph(struct nt_inquiry *inquiry, struct nt_finding *finding, ui
   char text[2 * NT_DESCRIBE];
   const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
   const char *site = site_of(inquiry, finding->joint, member, finding->seq);
-  content_text(text, sizeof text, inquiry, finding->joint, member, finding->seq);
+  uint32_t rank, graph = graph_at(inquiry, finding->joint, member, finding->seq, &rank);
+  content_text(text, sizeof text, inquiry, rank, graph, finding->joint);
   nt_lines_add(&finding->evidence, "rank %d replays a captured graph with %s%s%s",
                nt_member_rank(inquiry->job, &joint->members[member])->world, text,
                site ? ", captured at " : "", site ? site : "");
+}
+
+void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  char text[2 * NT_DESCRIBE];
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    if (nt_fn_shape(model->calls[i].fn) != NT_SHAPE_GRAPH_LAUNCH ||
+        !nt_call_outstanding(inquiry->job, rank, i))
+      continue;
+    const char *site = nt_model_site(model, model->calls[i].at);
+    content_text(text, sizeof text, inquiry, rank, model->calls[i].graph, NT_NONE);
+    nt_lines_add(&finding->evidence, "rank %d: a launch of a captured graph with %s%s%s",
+                 model->world, text, site ? ", at " : "", site ? site : "");
+    return;
+  }
 }
 
 static uint64_t sig_at(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,

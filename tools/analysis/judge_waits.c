@@ -52,11 +52,13 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if ((is_sink_rank(waits, stuck->laggards[j]) &&
-           !nt_echoes_an_end(inquiry, stuck->laggards[j])) ||
+           !nt_echoes_an_end(inquiry, stuck->laggards[j]) &&
+           !nt_error_is_echo(inquiry, stuck->laggards[j])) ||
           nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
         blames[(*count)++] = (struct blame){stuck->laggards[j], i, BLAME_BEHIND};
     for (uint32_t j = 0; j < stuck->leaver_count; j++)
-      blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
+      if (!nt_error_is_echo(inquiry, stuck->leavers[j]))
+        blames[(*count)++] = (struct blame){stuck->leavers[j], i, BLAME_LEFT};
     for (uint32_t j = 0; j < stuck->blocked_count; j++)
       blames[(*count)++] = (struct blame){stuck->blocked[j], i, BLAME_BLOCKED};
   }
@@ -72,66 +74,55 @@ static int weight(const struct nt_stuck *stuck) {
   return stuck->waiter_count ? 0 : 1;
 }
 
-/* What the rank would have to call for the operation; false if it is no collective and no message. */
-static bool next_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
-                    struct nt_next *out) {
-  bool message = stuck->kind == NT_STUCK_RECV || stuck->kind == NT_STUCK_SEND;
-  *out = (struct nt_next){stuck->joint, NT_FN_AllReduce, -1};
-  if (message) {
-    const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
-    out->fn = end->is_send ? NT_FN_Recv : NT_FN_Send;
-    out->peer = end->is_send ? end->source : end->destination;
-  }
-  return message || stuck->kind == NT_STUCK_COLLECTIVE;
-}
-
-/* The same where messages wait for it, too: an index into blames, NT_NONE if that is not so or cannot be told. */
-static uint32_t pick_with_messages(const struct nt_inquiry *inquiry, const struct blame *blames,
-                                   uint32_t count) {
-  struct nt_next *next = malloc(count * sizeof *next);
-  uint32_t *from = malloc(count * sizeof *from);
-  uint32_t kept = 0, told = NT_NONE;
-  bool messages = false;
-  for (uint32_t i = 0; next && from && i < count; i++) {
-    const struct nt_stuck *stuck = &inquiry->waits.list[blames[i].stuck];
-    if (weight(stuck) || !next_of(inquiry, stuck, &next[kept]))
-      continue;
-    messages |= stuck->kind != NT_STUCK_COLLECTIVE;
-    from[kept++] = i;
-  }
-  if (messages && kept > 1)
-    told = nt_foretell_next(inquiry->job, blames[0].rank, next, kept);
-  if (told != NT_NONE)
-    told = from[told];
-  free(next);
-  free(from);
-  return told;
+/* What the rank that did not call would have called. */
+static uint64_t own_kind(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  if (stuck->kind == NT_STUCK_COLLECTIVE)
+    return nt_kind_collective(stuck->joint);
+  if (stuck->kind != NT_STUCK_RECV && stuck->kind != NT_STUCK_SEND)
+    return NT_KIND_NONE;
+  const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+  return nt_kind_message(end->joint, !end->is_send, end->is_send ? end->source : end->destination);
 }
 
 /* Of the operations that wait for one rank, the one it would have called next. */
-static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
-                          uint32_t count) {
+static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *blames,
+                        uint32_t count) {
   const struct nt_stuck *list = inquiry->waits.list;
-  uint32_t best = 0, next = pick_with_messages(inquiry, blames, count);
-  if (next != NT_NONE)
-    return next;
+  uint32_t best = 0, told = NT_NONE;
   for (uint32_t i = 1; i < count; i++) {
     const struct nt_stuck *a = &list[blames[i].stuck], *b = &list[blames[best].stuck];
     if (weight(a) < weight(b) || (weight(a) == weight(b) && a->since_ns < b->since_ns))
       best = i;
   }
-  uint32_t *joints = malloc(count * sizeof *joints);
-  for (uint32_t i = 0; joints && i < count; i++)
-    joints[i] =
-        list[blames[i].stuck].kind == NT_STUCK_COLLECTIVE ? list[blames[i].stuck].joint : NT_NONE;
-  if (joints && count > 1 && list[blames[best].stuck].kind == NT_STUCK_COLLECTIVE) {
-    uint32_t told = nt_foretell_joint(inquiry->job, blames[0].rank, INT64_MAX, joints, count, NULL);
-    best = told != NT_NONE && weight(&list[blames[told].stuck]) <= weight(&list[blames[best].stuck])
-               ? told
-               : best;
-  }
-  free(joints);
+  uint64_t *kinds = malloc(count * sizeof *kinds);
+  for (uint32_t i = 0; kinds && i < count; i++)
+    kinds[i] = weight(&list[blames[i].stuck]) == weight(&list[blames[best].stuck])
+                   ? own_kind(inquiry, &list[blames[i].stuck])
+                   : NT_KIND_NONE;
+  if (kinds && count > 1)
+    told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count);
+  if (told != NT_NONE)
+    best = told;
+  free(kinds);
   return best;
+}
+
+/* To have left a communicator comes before not having called on another one: what it lacks there may be due to that. */
+static uint32_t pick_next(const struct nt_inquiry *inquiry, const struct blame *blames,
+                          uint32_t count) {
+  struct blame *left = malloc(count * sizeof *left);
+  uint32_t *from = malloc(count * sizeof *from);
+  uint32_t kept = 0, picked = NT_NONE;
+  for (uint32_t i = 0; left && from && i < count; i++)
+    if (blames[i].why == BLAME_LEFT && !weight(&inquiry->waits.list[blames[i].stuck])) {
+      from[kept] = i;
+      left[kept++] = blames[i];
+    }
+  if (kept)
+    picked = from[pick_of(inquiry, left, kept)];
+  free(left);
+  free(from);
+  return picked != NT_NONE ? picked : pick_of(inquiry, blames, count);
 }
 
 static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct blame *blame) {

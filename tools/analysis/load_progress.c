@@ -115,9 +115,14 @@ static void place_by_waits(struct nt_model_rank *rank) {
 
 void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
                       const struct nt_call *calls) {
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    if (rank->calls[i].flags & NT_CALL_CAPTURED)
-      rank->calls[i].progress = NT_PROGRESS_FINISHED;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    struct nt_model_call *call = &rank->calls[i];
+    if (!(call->flags & NT_CALL_CAPTURED))
+      continue;
+    call->progress = NT_PROGRESS_FINISHED;
+    if (!nt_fn_is_collective(call->fn) && nt_fn_shape(call->fn) != NT_SHAPE_GRAPH_LAUNCH)
+      call->flags |= NT_CALL_VOID; /* a message takes no position */
+  }
   place_calls(rank, trace, calls);
   place_by_waits(rank);
 }

@@ -96,7 +96,7 @@ static int push(struct machine *m, struct nt_value *value) {
   if (!value)
     return no_memory(m);
   if (m->depth == m->room) {
-    size_t room = m->room ? 2 * m->room : 64;
+    size_t room = 2 * m->room;
     struct nt_value **stack = realloc(m->stack, room * sizeof(struct nt_value *));
     if (!stack)
       return no_memory(m);
@@ -442,16 +442,16 @@ static int run(struct machine *m, const struct nt_value **out) {
       return refuse(m, -NT_ERR_TRUNCATED, "the pickle has no end");
     if (*opcode == '.')
       break;
-    const char *name = foreign_name(*opcode);
-    if (name)
-      return refuse(m, -NT_ERR_UNSAFE,
-                    "the pickle uses %s (opcode 0x%02x), which plain data does not need", name,
-                    *opcode);
     int status = step_constant(m, *opcode);
     if (status == 1)
       status = step_container(m, *opcode);
     if (status == 1)
       status = step_stack(m, *opcode);
+    const char *name = status == 1 ? foreign_name(*opcode) : NULL;
+    if (name)
+      return refuse(m, -NT_ERR_UNSAFE,
+                    "the pickle uses %s (opcode 0x%02x), which plain data does not need", name,
+                    *opcode);
     if (status == 1)
       return refuse(m, -NT_ERR_CORRUPT, "no opcode of a pickle: 0x%02x", *opcode);
     if (status)
@@ -465,9 +465,11 @@ static int run(struct machine *m, const struct nt_value **out) {
 
 int nt_pickle_read(const uint8_t *bytes, size_t size, struct nt_value_store *store,
                    const struct nt_value **out, struct nt_error *err) {
-  struct machine m = {.bytes = bytes, .size = size, .store = store, .err = err};
+  struct machine m = {.bytes = bytes, .size = size, .store = store, .room = 64, .err = err};
   *out = NULL;
-  int status = size >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5
+  m.stack = malloc(m.room * sizeof(struct nt_value *));
+  int status = !m.stack ? no_memory(&m)
+               : size >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5
                    ? run(&m, out)
                    : refuse(&m, -NT_ERR_FOREIGN, "no pickle of protocol 2 to 5");
   free(m.stack);

@@ -27,6 +27,8 @@ uint64_t nt_call_signature(const struct nt_model_call *call) {
   int op = call->op == 255 ? -1 : call->op;
   uint64_t signature = nt_signature(call->fn, call->count, call->dtype, op,
                                     nt_call_has_root(call) ? call->peer : -1);
+  if (call->flags & NT_CALL_CAPTURED)
+    signature = ~signature; /* it moves nothing: no counterpart of one that does */
   return signature ? signature : 1;
 }
 

@@ -50,6 +50,8 @@ struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint
 }
 
 bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank) {
+  if (stuck->kind == NT_STUCK_DEVICE) /* held up by its own group */
+    return false;
   for (uint32_t i = 0; i < stuck->held_count; i++)
     if (stuck->held[i] == rank)
       return true;

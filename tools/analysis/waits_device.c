@@ -86,11 +86,16 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
   }
 }
 
-/* All members gave it up, and nobody had waited in it: what it had under way is nobody's concern. */
-static bool is_over(const struct nt_joint *joint) {
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    if (!joint->members[i].ended_ns)
+/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize and destroy
+ * wait for it. */
+static bool is_over(const struct nt_finder *f, const struct nt_joint *joint) {
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (!member->ended_ns ||
+        (nt_fn_shape(member->ended_fn) != NT_SHAPE_COMM_ABORT && !is_gone(f, member->rank) &&
+         nt_call_is_open(f->job, member->rank, member->ended_call)))
       return false;
+  }
   return true;
 }
 
@@ -138,7 +143,7 @@ static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
-  if (is_over(joint) || ended_well(f, joint))
+  if (is_over(f, joint) || ended_well(f, joint))
     return 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     uint32_t first = first_outstanding(f->job, &joint->members[i]);
@@ -278,11 +283,13 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   return 0;
 }
 
-/* A group finishes as a whole: where one of its messages has no counterpart, its other ones hold nobody up, nor do
- * those of the groups that wait for it. */
+/* In a flight recorder's dump a group is known to finish as a whole, and not how far the host is in it: where one of
+ * its messages has no counterpart, its other ones hold nobody up, nor do those of the groups that wait for it. */
 static bool is_held_by_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                              const struct nt_p2p_end *send) {
   bool grouped = nt_p2p_call(f->job, send)->group || nt_p2p_call(f->job, send + 1)->group;
+  if (f->job->model->ranks[send->rank].recorder != NT_RECORDER_FLIGHT)
+    return false;
   for (uint32_t i = 0; i < p2p->unmatched_count && grouped; i++)
     if (p2p->ends[p2p->unmatched[i]].joint == send->joint &&
         nt_p2p_call(f->job, &p2p->ends[p2p->unmatched[i]])->group)

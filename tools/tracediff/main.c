@@ -33,7 +33,8 @@ static const struct nt_usage usage = {
     .summary =
         "Aligns the traces of all ranks of a job and says which rank, which call.\n"
         "A directory stands for all *.trace files in it and for the running processes that write\n"
-        "there; without an argument it is ./nccltrace.",
+        "there; without an argument it is ./nccltrace. Where there are none, dumps of PyTorch's\n"
+        "flight recorder are read.",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",
