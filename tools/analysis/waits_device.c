@@ -144,22 +144,37 @@ static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct
   stuck->blocked_count = stuck->alone ? count : 0;
 }
 
-/* All with a trace have called it, up to `low`, and some have gone on to what others have not called: who waits in it waits
- * for one without a trace, and not for nothing. Where nobody has gone on, waits.c tells. */
-static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position, uint32_t low) {
+/* All members' waits in it. True: they have waited no longer than is normal. */
+static bool note_members(struct nt_finder *f, struct nt_stuck *stuck,
+                         const struct nt_joint *joint) {
+  int64_t last = 0, young = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    const struct nt_model_call *call = nt_member_call(f->job, member, stuck->seq);
+    int64_t pause = normal_pause(f->job, member, stuck->seq);
+    nt_stuck_note_member(f, stuck, member, stuck->seq);
+    last = call && call->enter_ns > last ? call->enter_ns : last;
+    pause = pause > young_of(rank) ? pause : young_of(rank);
+    young = pause > young ? pause : young;
+    stuck->moving |= rank->moved;
+  }
+  return now_of(f) - last < young;
+}
+
+/* All with a trace have called it, and some have gone on elsewhere: who waits in it waits for one without a trace, and is
+ * not late for what those called. Where nobody has gone on, waits.c tells. */
+static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
   const struct nt_joint *joint = &f->job->joints[index];
-  bool ahead = false;
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    ahead |= joint->members[i].called > low;
-  struct nt_stuck *stuck =
-      ahead ? nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count) : NULL;
+  const struct nt_stuck *told = f->out->count ? &f->out->list[f->out->count - 1] : NULL;
+  if (told && told->joint == index && told->kind == NT_STUCK_COLLECTIVE && told->absent)
+    return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
   if (!stuck)
-    return ahead ? -NT_ERR_MEMORY : 0;
+    return -NT_ERR_MEMORY;
   stuck->seq = position;
   stuck->absent = true;
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    nt_stuck_note_member(f, stuck, &joint->members[i], position);
-  nt_stuck_note_movement(f, stuck);
+  stuck->moving |= note_members(f, stuck, joint);
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
@@ -179,29 +194,21 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
       (divergence->position && divergence->position <= position))
     return 0;
   if (joint->absent)
-    return stuck_blind(f, index, position, low);
+    return stuck_blind(f, index, position);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DEVICE, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
-  int64_t last = 0, young = 0;
   stuck->seq = position;
+  const bool young = note_members(f, stuck, joint);
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
-    const struct nt_model_call *call = nt_member_call(f->job, member, position);
-    int64_t pause = normal_pause(f->job, member, position);
-    nt_stuck_note_member(f, stuck, member, position);
-    if (call)
+    if (nt_member_call(f->job, member, position))
       nt_stuck_note_device(f, stuck, member->rank, member->call[position - member->first]);
-    last = call && call->enter_ns > last ? call->enter_ns : last;
-    pause = pause > young_of(rank) ? pause : young_of(rank);
-    young = pause > young ? pause : young;
-    stuck->moving |= rank->moved;
   }
   if (!stuck->blocked_count && !stuck->behind_count)
     note_alone(f, stuck, joint);
   note_gone(f, stuck, joint);
-  stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
+  stuck->moving |= !stuck->leaver_count && young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
