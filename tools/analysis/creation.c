@@ -211,21 +211,25 @@ static int blame_creator(struct nt_creation *creation, const struct nt_creator *
   return creator->world >= 0 ? nt_rank_set_add(&creation->blame, (uint32_t)creator->world) : 0;
 }
 
-/* Blames those that are not in the joint of most; nobody when two joints have equally many. */
-static int vote_joints(struct nt_creation *creation) {
-  uint32_t best = 0, best_joint = creation->creators[0].joint;
-  bool unique = true;
+/* Blames those that are not in the joint of most; nobody when another joint has as many, or would if the ranks
+ * without a trace were in it. */
+static int vote_joints(const struct nt_job *job, struct nt_creation *creation) {
+  uint32_t best = 0, second = 0, best_joint = creation->creators[0].joint;
+  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
   int status = 0;
   for (uint32_t i = 0, n; i < creation->creator_count; i += n) {
     for (n = 1; i + n < creation->creator_count &&
                 creation->creators[i + n].joint == creation->creators[i].joint;)
       n++;
-    unique = n == best ? false : n > best ? true : unique;
     if (n > best) {
+      second = best;
       best = n;
       best_joint = creation->creators[i].joint;
+    } else if (n > second) {
+      second = n;
     }
   }
+  const bool unique = (int64_t)best - second > (absent > 0 ? absent : 0);
   creation->decided = unique;
   creation->joint = best_joint;
   for (uint32_t i = 0; i < creation->creator_count && unique && !status; i++)
@@ -234,34 +238,38 @@ static int vote_joints(struct nt_creation *creation) {
   return status;
 }
 
-/* Does another creator claim the same place? *below: how many have a lower world rank. */
-static bool is_doubled(const struct nt_creation *creation, uint32_t index, uint32_t *below) {
+/* Is its place in the order of world ranks its communicator rank? */
+static bool keeps_order(const struct nt_creation *creation, const struct nt_creator *self) {
+  int64_t below = 0;
+  for (uint32_t j = 0; j < creation->creator_count; j++)
+    below += creation->creators[j].world < self->world;
+  return below == self->comm_rank;
+}
+
+/* Does another creator claim the same place, one that keeps the order if `ordered`? */
+static bool is_doubled(const struct nt_creation *creation, uint32_t index, bool ordered) {
   const struct nt_creator *self = &creation->creators[index];
-  bool doubled = false;
-  *below = 0;
-  for (uint32_t j = 0; j < creation->creator_count; j++) {
-    const struct nt_creator *other = &creation->creators[j];
-    doubled |= j != index && other->comm_rank == self->comm_rank;
-    *below += other->world < self->world;
-  }
-  return doubled;
+  for (uint32_t j = 0; j < creation->creator_count; j++)
+    if (j != index && creation->creators[j].comm_rank == self->comm_rank &&
+        (!ordered || keeps_order(creation, &creation->creators[j])))
+      return true;
+  return false;
 }
 
 /* Of ranks that claim the same place, those are to blame that break the rule which all the others
  * follow: world ranks ascend with communicator ranks. Both sides, undecided, if that does not tell. */
 static int blame_duplicates(struct nt_creation *creation) {
   int status = 0;
-  uint32_t below;
   creation->decided = (int64_t)creation->creator_count == creation->size;
   for (uint32_t i = 0; i < creation->creator_count; i++)
     creation->decided &=
-        is_doubled(creation, i, &below) || (int64_t)below == creation->creators[i].comm_rank;
+        keeps_order(creation, &creation->creators[i]) || is_doubled(creation, i, true);
   for (int pass = creation->decided ? 0 : 1;
        pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++) {
     creation->decided = pass == 0;
     for (uint32_t i = 0; i < creation->creator_count && !status; i++)
-      if (is_doubled(creation, i, &below) &&
-          (pass || (int64_t)below != creation->creators[i].comm_rank))
+      if (is_doubled(creation, i, false) &&
+          (pass || !keeps_order(creation, &creation->creators[i])))
         status = blame_creator(creation, &creation->creators[i]);
   }
   return status;
@@ -303,13 +311,13 @@ static int judge(const struct nt_job *job, struct nt_creation *creation) {
       creation->since_ns = self->enter_ns;
   }
   if (creation->problem == NT_CREATION_IDS)
-    return vote_joints(creation);
+    return vote_joints(job, creation);
   creation->problem = sizes     ? NT_CREATION_SIZE
                       : outside ? NT_CREATION_EXTRA
                       : doubled ? NT_CREATION_DUPLICATE
                                 : NT_CREATION_MISSING;
   if (sizes)
-    return vote_joints(creation);
+    return vote_joints(job, creation);
   creation->joint = creation->creators[0].joint;
   if (outside) {
     creation->decided = true;

@@ -263,6 +263,9 @@ static int by_precedence(const void *a, const void *b) {
     return x->joint < y->joint ? -1 : 1;
   if (x->seq != y->seq)
     return x->seq < y->seq ? -1 : 1;
+  int field = strcmp(x->field ? x->field : "", y->field ? y->field : "");
+  if (field)
+    return field;
   uint32_t p = nt_rank_set_next(&x->blame, 0), q = nt_rank_set_next(&y->blame, 0);
   return p < q ? -1 : p > q;
 }
