@@ -135,6 +135,8 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
     return NT_CLASS_GPU;
   if (message && nt_is_wrong_peer(inquiry, &inquiry->p2p.ends[stuck->item], &confidence))
     return NT_CLASS_P2P; /* whatever became of the one it turned to */
+  if (message && nt_may_be_wrong_peer(inquiry, &inquiry->p2p.ends[stuck->item]))
+    return NT_CLASS_UNDECIDED;
   if (nt_error_of(inquiry, blame->rank) != NT_NONE)
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
@@ -213,6 +215,13 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     break;
   case NT_CLASS_INIT:
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    break;
+  case NT_CLASS_UNDECIDED:
+    nt_finding_say(
+        finding,
+        "%s has no counterpart%s; whether it went to the wrong rank, or that one left too "
+        "early, cannot be told while members have no trace",
+        place, waiting);
     break;
   case NT_CLASS_P2P:
     nt_finding_say(finding, "%s has no counterpart%s%s%s", place,
@@ -327,6 +336,10 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
     if (operation && call->view != NT_NONE &&
         inquiry->job->places[blame->rank][call->view].joint == finding->joint)
       finding->fn = call->fn;
+  }
+  if (finding->class == NT_CLASS_UNDECIDED) {
+    finding->confidence = NT_UNDECIDED;
+    return 0;
   }
   if (finding->class == NT_CLASS_P2P)
     return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], finding);
