@@ -83,6 +83,7 @@ UNIT_SRCS  := $(wildcard tests/unit/*.c)
 UNIT_HELP  := $(call obj,$(filter-out tests/unit/test_%,$(UNIT_SRCS)))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter tests/unit/test_%,$(UNIT_SRCS)))
 BENCHES    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+GEN_JOB    := $(BUILD)/bench/gen_job
 FUZZ_NAMES := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS    := $(FUZZ_NAMES:%=$(BUILD)/fuzz/replay_%)
 TEST_OBJS  := $(call obj,tests/unit/*.c tests/bench/*.c tests/fuzz/*.c tests/scenario/renumber.c)
@@ -110,11 +111,12 @@ check:
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
 
-check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS)
+check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS) $(GEN_JOB)
 
 check-sim: sim
 check-unit: $(UNIT_TESTS)
 check-cli check-runner check-scenarios: all sim scenario
+check-cli: $(GEN_JOB)
 check-fuzz: $(REPLAYS)
 lint: all
 check-sim check-unit check-cli check-runner check-scenarios check-fuzz check-api:
@@ -122,7 +124,7 @@ check-sim check-unit check-cli check-runner check-scenarios check-fuzz check-api
 lint:
 	@tests/run-check lint
 
-bench: all $(BENCHES)
+bench: all $(BENCHES) $(GEN_JOB)
 	@export NCCLTRACE_LIBRARY=$(abspath $(BUILD)/libnccltrace.so); status=0; \
 	for b in $(BENCHES); do $$b || status=1; done; exit $$status
 
@@ -226,6 +228,9 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL) | $(NUL
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(LINK_TOOL) $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'
+
+# Traces of a job of any size.
+$(GEN_JOB): $(BUILD)/obj/tests/bench/job_plan.o
 
 $(BUILD)/obj/tests/bench/null_nccl.o $(BUILD)/obj/tests/bench/null_cuda.o: OBJ_CFLAGS = $(PIC_CFLAGS)
 $(NULL_NCCL): $(BUILD)/obj/tests/bench/null_nccl.o

@@ -149,8 +149,36 @@ int nt_frame_parse(const unsigned char *at, size_t left, struct nt_frame *out) {
   return 0;
 }
 
+struct nt_unpacker {
+  ZSTD_DCtx *zstd;
+};
+
+struct nt_unpacker *nt_unpacker_new(void) {
+  struct nt_unpacker *unpacker = calloc(1, sizeof *unpacker);
+  if (!unpacker)
+    return NULL;
+  unpacker->zstd = ZSTD_createDCtx();
+  if (!unpacker->zstd) {
+    free(unpacker);
+    return NULL;
+  }
+  return unpacker;
+}
+
+void nt_unpacker_free(struct nt_unpacker *unpacker) {
+  if (!unpacker)
+    return;
+  ZSTD_freeDCtx(unpacker->zstd);
+  free(unpacker);
+}
+
 int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored,
                     unsigned char **out) {
+  return nt_frame_unpack_with(NULL, frame, stored, out);
+}
+
+int nt_frame_unpack_with(struct nt_unpacker *unpacker, const struct nt_frame *frame,
+                         const unsigned char *stored, unsigned char **out) {
   *out = NULL;
   if (XXH64(stored, frame->stored, 0) != frame->checksum || frame->raw > NT_FRAME_MAX_RAW ||
       frame->index > frame->stored)
@@ -162,7 +190,9 @@ int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored,
     return -NT_ERR_MEMORY;
   bool whole = length == frame->raw;
   if (frame->flags & NT_FRAME_PACKED) {
-    const size_t got = ZSTD_decompress(room, frame->raw, payload, length);
+    const size_t got = unpacker
+                           ? ZSTD_decompressDCtx(unpacker->zstd, room, frame->raw, payload, length)
+                           : ZSTD_decompress(room, frame->raw, payload, length);
     whole = !ZSTD_isError(got) && got == frame->raw;
   } else if (whole && length) {
     memcpy(room, payload, length);

@@ -47,6 +47,12 @@ int nt_frame_parse(const unsigned char *at, size_t left, struct nt_frame *out);
 /* Checks the sum of the `frame->stored` bytes at `stored` and unpacks the payload into *out (malloc, owned
  * by the caller; at most NT_FRAME_MAX_RAW), of `frame->raw` bytes. NT_ERR_CORRUPT, NT_ERR_MEMORY. */
 int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored, unsigned char **out);
+/* The same with a zstd context that is kept between calls. */
+struct nt_unpacker;
+struct nt_unpacker *nt_unpacker_new(void);
+void nt_unpacker_free(struct nt_unpacker *unpacker);
+int nt_frame_unpack_with(struct nt_unpacker *unpacker, const struct nt_frame *frame,
+                         const unsigned char *stored, unsigned char **out);
 
 /* Appends an entry; the returned `length` zeroed bytes are the caller's to fill. NULL: buffer failed. */
 unsigned char *nt_entry_add(struct nt_buffer *buffer, uint16_t kind, uint32_t length);

@@ -243,21 +243,27 @@ static int decide(struct plan *plan) {
 
 /* ---- second pass ------------------------------------------------------------------------------- */
 
-static void place(struct plan *plan, const struct piece *piece, uint32_t index,
-                  const struct nt_record *record, uint32_t comm, uint32_t stream) {
-  if (!has_bit(piece->mine, index))
-    return;
-  uint64_t before = piece->base;
+/* Which records of the piece's chunk are delivered at all, by this piece or another. */
+static void all_of(const struct plan *plan, const struct piece *piece, uint64_t all[4]) {
+  memset(all, 0, 4 * sizeof *all);
   for (size_t k = piece->sorted; k < plan->piece_count; k++) {
     const struct piece *other = plan->sorted[k];
     if (other->thread != piece->thread || other->serial != piece->serial)
       break;
-    before += rank_of(other->mine, index);
+    for (int word = 0; word < 4; word++)
+      all[word] |= other->mine[word];
   }
+}
+
+/* `to`: its place in the array. */
+static void place(struct plan *plan, const struct piece *piece, uint32_t index, uint64_t to,
+                  const struct nt_record *record, uint32_t comm, uint32_t stream) {
+  if (!has_bit(piece->mine, index))
+    return;
   const struct nt_trace *trace = plan->trace;
   const uint64_t end = record->enter + nt_duration_decode(record->duration);
   const bool open = record->result == NT_RESULT_OPEN;
-  trace->calls[before] = (struct nt_call){
+  trace->calls[to] = (struct nt_call){
       .enter_ns = nt_read_time(trace, record->enter),
       .exit_ns = open ? 0 : nt_read_time(trace, end),
       .order = (piece->serial << 8 | index) + 1,
@@ -293,7 +299,7 @@ static int place_frame(struct plan *plan, const struct nt_frame *frame, const un
   struct nt_batch batch;
   unsigned char *payload;
   const char *reason = "the frame cannot be unpacked";
-  int rc = nt_frame_unpack(frame, stored, &payload);
+  int rc = nt_frame_unpack_with(plan->trace->room->unpacker, frame, stored, &payload);
   if (!rc)
     rc = nt_codec_decode(plan->codec, payload, frame->raw, stored, frame->index, frame->records,
                          &batch, &reason);
@@ -313,9 +319,14 @@ static int place_frame(struct plan *plan, const struct nt_frame *frame, const un
     const struct piece *piece = &plan->pieces[planned->first_piece + piece_index++];
     if (piece->serial != run->serial || piece->first != run->first || piece->count != run->count)
       break; /* another frame at the same place: the file was being written */
-    for (uint32_t i = 0; i < run->count; i++, call++)
-      place(plan, piece, run->first + i, &batch.calls[call].record, batch.calls[call].comm,
-            batch.calls[call].stream);
+    uint64_t all[4];
+    all_of(plan, piece, all);
+    uint64_t to = piece->base + rank_of(all, run->first);
+    for (uint32_t i = 0; i < run->count; i++, call++) {
+      const struct nt_batch_call *from = &batch.calls[call];
+      place(plan, piece, run->first + i, to, &from->record, from->comm, from->stream);
+      to += has_bit(all, run->first + i);
+    }
   }
   nt_batch_free(&batch);
   return 0;
@@ -334,7 +345,10 @@ static int place_spool_frame(const struct nt_frame *frame, const unsigned char *
 static void place_ring(struct plan *plan, const struct piece *piece) {
   const struct nt_area_copy *area = &plan->trace->area;
   const struct nt_chunk_copy *copy = &area->chunks[piece->where];
-  for (uint32_t i = 0; i < piece->count; i++) {
+  uint64_t all[4];
+  all_of(plan, piece, all);
+  uint64_t to = piece->base;
+  for (uint32_t i = 0; i < piece->count; to += has_bit(all, i++)) {
     struct nt_record record = copy->records[i];
     uint32_t comm = 0, stream = 0;
     /* A drained record may name a slot that is another communicator's by now, which is younger. */
@@ -347,7 +361,7 @@ static void place_ring(struct plan *plan, const struct piece *piece) {
       if (copy->state == NT_CHUNK_RETIRED)
         record.flags |= NT_CALL_ABANDONED;
     }
-    place(plan, piece, i, &record, comm, stream);
+    place(plan, piece, i, to, &record, comm, stream);
   }
 }
 
@@ -366,7 +380,10 @@ static int place_all(struct plan *plan, struct nt_error *err) {
       const struct nt_open_call *open = &trace->facts.open[piece->where];
       struct nt_record record = open->record;
       record.result = NT_RESULT_OPEN;
-      place(plan, piece, open->index, &record, open->comm, open->stream);
+      uint64_t all[4];
+      all_of(plan, piece, all);
+      place(plan, piece, open->index, piece->base + rank_of(all, open->index), &record, open->comm,
+            open->stream);
     }
   }
   return rc;
@@ -430,7 +447,7 @@ static void mark_abandoned(struct nt_trace *trace) {
 int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
   struct plan plan = {.trace = trace};
   int rc = -NT_ERR_MEMORY;
-  plan.codec = nt_codec_new();
+  plan.codec = nt_read_room_codec(trace->room);
   if (!plan.codec)
     goto out;
   rc = trace->has_file ? nt_read_file_calls(trace, plan_frame, &plan, false, err) : 0;
@@ -440,7 +457,7 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
     rc = decide(&plan);
   if (rc)
     goto out;
-  trace->calls = calloc(plan.total + 1, sizeof *trace->calls);
+  trace->calls = nt_read_room_calls(trace->room, plan.total);
   rc = trace->calls ? place_all(&plan, err) : -NT_ERR_MEMORY;
   if (rc)
     goto out;
@@ -452,11 +469,8 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
 out:
   if (rc && !err->code)
     nt_refuse(err, -rc, 0, rc == -NT_ERR_SPACE ? "implausibly many calls" : "out of memory");
-  if (rc) {
-    free(trace->calls);
+  if (rc)
     trace->calls = NULL;
-  }
-  nt_codec_free(plan.codec);
   free(plan.pieces);
   free(plan.sorted);
   free(plan.frames);

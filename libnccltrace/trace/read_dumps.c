@@ -376,7 +376,7 @@ int nt_take_dump(const struct nt_frame *frame, const unsigned char *stored, uint
   uint32_t number = 0, section = 0;
   if (frame->type != NT_FRAME_DUMP)
     return 0;
-  int rc = nt_frame_unpack(frame, stored, &payload);
+  int rc = nt_frame_unpack_with(trace->room->unpacker, frame, stored, &payload);
   if (!rc)
     rc = nt_known_dumps_take(&trace->dumps, payload, frame->raw, &number, &section);
   if (rc == -NT_ERR_CORRUPT && number && section)

@@ -101,7 +101,7 @@ static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t 
   unsigned char *stored = malloc(out->frame.stored ? out->frame.stored : 1);
   if (stored && !read_fully(fd, stored, out->frame.stored, offset + sizeof head, &got) &&
       got == out->frame.stored)
-    nt_frame_unpack(&out->frame, stored, &out->bytes);
+    nt_frame_unpack_with(trace->room->unpacker, &out->frame, stored, &out->bytes);
   free(stored);
 }
 
@@ -272,7 +272,7 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
       frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES &&
       frame->type != NT_FRAME_GPU)
     return 0;
-  if (nt_frame_unpack(frame, stored, &payload)) {
+  if (nt_frame_unpack_with(trace->room->unpacker, frame, stored, &payload)) {
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
             frame->epoch);
     return 0;

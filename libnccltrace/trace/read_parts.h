@@ -28,6 +28,13 @@ struct nt_area_copy {
   uint32_t comm_count, stream_count;
 };
 
+struct nt_read_room {
+  struct nt_unpacker *unpacker;
+  struct nt_codec *codec; /* NULL until calls are read */
+  struct nt_call *calls;
+  uint64_t call_room;
+};
+
 struct nt_evidence_line {
   const char *key, *value;
 };
@@ -52,7 +59,9 @@ struct nt_trace {
   struct nt_trace_mark *marks; /* ticks until nt_finish_marks */
   size_t mark_count;
   struct nt_known_dumps dumps;
-  struct nt_call *calls;
+  struct nt_read_room *room;
+  bool own_room;
+  struct nt_call *calls; /* in the room */
   size_t call_count;
   bool calls_loaded;
 };
@@ -66,6 +75,12 @@ struct nt_damage nt_warn_of_damage(struct nt_trace *trace);
 
 /* CLOCK_REALTIME nanoseconds; what a damaged clock makes impossible becomes the start of tracing. */
 int64_t nt_read_time(const struct nt_trace *trace, uint64_t ticks);
+
+/* ---- read_room.c */
+/* NULL when there is no memory. */
+struct nt_codec *nt_read_room_codec(struct nt_read_room *room);
+/* Zeroed. */
+struct nt_call *nt_read_room_calls(struct nt_read_room *room, uint64_t count);
 
 /* ---- read_file.c */
 /* Reads and checks the superblock at `path` into trace->identity and the file's place. */

@@ -208,11 +208,22 @@ static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
 }
 
 int nt_trace_open(const char *path, unsigned flags, struct nt_trace **out, struct nt_error *err) {
+  return nt_trace_open_in(NULL, path, flags, out, err);
+}
+
+int nt_trace_open_in(struct nt_read_room *room, const char *path, unsigned flags,
+                     struct nt_trace **out, struct nt_error *err) {
   memset(err, 0, sizeof *err);
   *out = NULL;
   struct nt_trace *trace = calloc(1, sizeof *trace);
   if (!trace)
     return nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  trace->own_room = !room;
+  trace->room = room ? room : nt_read_room_new();
+  if (!trace->room) {
+    free(trace);
+    return nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  }
   int rc = read_parts(trace, path, flags, err);
   if (rc) {
     nt_trace_close(trace);
@@ -235,7 +246,8 @@ void nt_trace_close(struct nt_trace *trace) {
   free(trace->comms);
   free(trace->evidence);
   free(trace->lines);
-  free(trace->calls);
+  if (trace->own_room)
+    nt_read_room_free(trace->room);
   nt_stack_table_free(&trace->stacks);
   free(trace->marks);
   nt_known_dumps_free(&trace->dumps);

@@ -113,6 +113,14 @@ struct nt_trace_mark {
 int nt_trace_open(const char *path, unsigned flags, struct nt_trace **out, struct nt_error *err);
 void nt_trace_close(struct nt_trace *trace);
 
+/* Memory that reading one trace after the other can use again: of one thread, and of one open trace at a time.
+ * It must live longer than the trace. nt_read_room_new: NULL when there is no memory. */
+struct nt_read_room;
+struct nt_read_room *nt_read_room_new(void);
+void nt_read_room_free(struct nt_read_room *room);
+int nt_trace_open_in(struct nt_read_room *room, const char *path, unsigned flags,
+                     struct nt_trace **out, struct nt_error *err);
+
 /* Valid until nt_trace_close. */
 const struct nt_process_info *nt_trace_process(const struct nt_trace *trace);
 /* Value of an evidence key ("host", "gpu.0.uuid", "env.NCCL_DEBUG" …), NULL if absent. */

@@ -93,6 +93,24 @@ static void one_call_too_many_is_extra_though_later_calls_paired_up(void **state
   assert_verdict(&j, "extra AllReduce 4 blame 2 waiting 2");
 }
 
+static void a_call_too_many_accuses_nobody_while_the_absent_may_have_made_it(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  step(a, -1, 0);
+  j.line = 40;
+  job_call(&j, 2, a, NT_FN_AllReduce, 1024);
+  step(a, -1, 0);
+  job_drop(&j, 3);
+  assert_verdict(&j, "extra AllReduce 4 blame  waiting 2");
+  a = start(5);
+  step(a, -1, 0);
+  j.line = 40;
+  job_call(&j, 2, a, NT_FN_AllReduce, 1024);
+  step(a, -1, 0);
+  job_drop(&j, 3);
+  assert_verdict(&j, "extra AllReduce 4 blame 2 waiting 2");
+}
+
 static void of_two_ranks_none_is_accused_of_a_call_too_many(void **state) {
   (void)state;
   uint32_t a = start(2);
@@ -174,6 +192,7 @@ int main(void) {
       TEST(a_rank_with_lines_of_its_own_has_skipped_nothing_by_them),
       TEST(lines_contradict_what_counts_of_waits_suggest),
       TEST(one_call_too_many_is_extra_though_later_calls_paired_up),
+      TEST(a_call_too_many_accuses_nobody_while_the_absent_may_have_made_it),
       TEST(of_two_ranks_none_is_accused_of_a_call_too_many),
       TEST(a_last_call_of_one_rank_is_missing_on_the_others),
       TEST(a_branch_at_one_line_is_no_call_too_many),

@@ -114,6 +114,24 @@ static void a_gap_in_front_does_not_place_an_all_to_all(void **state) {
   job_free(&j);
 }
 
+static void a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  for (int turn = 0; turn < 3; turn++)
+    pass(a, 100, -1, -1);
+  /* Rank 2 receives from 0, not from 1, in the last turn, and the others end. */
+  for (uint32_t r = 0; r < 4; r++) {
+    job_send(&j, r, a, (r + 1) % 4, 100);
+    job_recv(&j, r, a, r == 2 ? 0 : (r + 3) % 4, 100);
+  }
+  job_end(&j, 0, NT_PROCESS_EXITED, 0);
+  job_drop(&j, 1);
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_false(nt_rank_set_has(&v->findings[i].blame, 0));
+  job_free(&j);
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -123,6 +141,7 @@ int main(void) {
       TEST(another_size_says_who_sends_how_much_to_whom),
       TEST(a_send_meets_the_receive_inside_an_all_to_all),
       TEST(a_send_behind_an_all_to_all_still_lacks_its_receive),
+      TEST(a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace),
       TEST(a_gap_in_front_does_not_place_an_all_to_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

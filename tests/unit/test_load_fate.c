@@ -133,6 +133,36 @@ static void a_note_on_the_program_before_an_exec_is_not_on_this_one(void **state
   nt_model_free(&model);
 }
 
+static void of_many_processes_a_note_is_about_one(void **state) {
+  enum { COUNT = 40, NOTED = 17 };
+  struct nt_trace_loader loader = {0};
+  struct nt_model model;
+  (void)state;
+  for (uint32_t i = 0; i < COUNT; i++) {
+    struct nt_model_rank *rank = nt_model_add_rank(&loader.model);
+    assert_non_null(rank);
+    rank->world = (int32_t)i;
+    rank->world_size = COUNT;
+    rank->pid = 1000 + i % (COUNT / 2); /* numbers are given again */
+    rank->start_time = 1 + i / (COUNT / 2);
+    rank->state = NT_PROCESS_VANISHED;
+    rank->host = strdup("node");
+  }
+  loader.peers = calloc(1, sizeof *loader.peers);
+  assert_non_null(loader.peers);
+  loader.peer_count = 1;
+  loader.peers[0] = (struct nt_peer_note){.pid = loader.model.ranks[NOTED].pid,
+                                          .start_time = loader.model.ranks[NOTED].start_time,
+                                          .world_rank = NOTED,
+                                          .vanished_ns = 60,
+                                          .last_beat_ns = 10};
+  assert_int_equal(nt_trace_loader_finish(&loader, 0, &model), 0);
+  assert_int_equal(model.rank_count, COUNT);
+  for (uint32_t i = 0; i < COUNT; i++)
+    assert_int_equal(model.ranks[i].noticed_ns, i == NOTED ? 60 : 0);
+  nt_model_free(&model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(the_kernel_log_of_a_dump_names_who_was_killed, begin, end),
@@ -141,6 +171,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_neighbour_tells_that_the_count_rose, begin, end),
       cmocka_unit_test_setup_teardown(a_note_on_the_program_before_an_exec_is_not_on_this_one,
                                       begin, end),
+      cmocka_unit_test(of_many_processes_a_note_is_about_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -389,9 +389,40 @@ static void a_live_trace_has_no_gap_and_no_double(void **state) {
   close(ready[1]);
 }
 
+/* First a whole trace, then one that lacks its last calls, then the whole one again. */
+static void what_one_trace_leaves_in_a_room_is_not_seen_in_the_next(void **state) {
+  char path[700];
+  uint64_t length;
+  unsigned char *bytes = make_file(*state, 600, path, sizeof path, &length);
+  struct nt_read_room *room = nt_read_room_new();
+  assert_non_null(room);
+  size_t counts[3];
+  for (int turn = 0; turn < 3; turn++) {
+    struct nt_trace *trace;
+    struct nt_error err;
+    const struct nt_call *calls;
+    fixture_store(path, bytes, turn == 1 ? length - 2000 : length);
+    assert_int_equal(nt_trace_open_in(room, path, NT_OPEN_NO_AREA, &trace, &err), 0);
+    const int64_t count = nt_trace_calls(trace, &calls, &err);
+    assert_true(count > 0);
+    counts[turn] = (size_t)count;
+    for (int64_t i = 0; i < count; i++) {
+      assert_true(calls[i].seq && calls[i].order);
+      assert_true(i == 0 || calls[i].order > calls[i - 1].order);
+    }
+    nt_trace_close(trace);
+  }
+  assert_int_equal(counts[0], 601);
+  assert_true(counts[1] < counts[0]);
+  assert_int_equal(counts[2], counts[0]);
+  nt_read_room_free(room);
+  free(bytes);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
+      TEST(what_one_trace_leaves_in_a_room_is_not_seen_in_the_next),
       TEST(what_cannot_be_read_is_named),
       TEST(a_trace_tells_about_its_process),
       TEST(how_a_process_left_is_known),

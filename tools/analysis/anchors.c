@@ -283,7 +283,7 @@ struct nt_shift nt_anchors_extra(const struct nt_job *job, const struct nt_joint
                                  uint32_t last) {
   const struct nt_shift none = {0};
   struct nt_shift found = none;
-  const uint32_t reference = joint->absent ? NT_NONE : member_behind(joint, last);
+  const uint32_t reference = member_behind(joint, last);
   if (reference == NT_NONE)
     return none;
   for (uint32_t i = 0; i < joint->member_count; i++)

@@ -35,7 +35,7 @@ struct nt_shift {
 struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint *joint,
                                  uint32_t reference, uint32_t member);
 
-/* Most members have made all calls but `last`, and a minority waits there: is it left over from a call too many
+/* Most members with a trace have made all calls but `last`, and a minority waits there: is it left over from a call too many
  * that these made? Tells where it was, in all of them; position 0 if that is not so. */
 struct nt_shift nt_anchors_extra(const struct nt_job *job, const struct nt_joint *joint,
                                  uint32_t last);

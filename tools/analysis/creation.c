@@ -18,17 +18,26 @@ static int by_place(const void *a, const void *b) {
   return x->world < y->world ? -1 : x->world > y->world;
 }
 
-/* A call on it shows that it was made, whatever was asked of NCCL since. */
-static bool is_used(const struct nt_job *job, const struct nt_member *member) {
-  const struct nt_model_rank *rank = nt_member_rank(job, member);
+/* A call on it shows that it was made, whatever NCCL was asked since. */
+static bool is_used(const struct nt_model_rank *rank, uint32_t view) {
   for (uint32_t i = 0; i < rank->call_count; i++) {
     enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
     bool operation = nt_fn_is_collective(rank->calls[i].fn) || shape == NT_SHAPE_SEND ||
                      shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT;
-    if (rank->calls[i].view == member->view && operation && nt_call_counts(&rank->calls[i]))
+    if (rank->calls[i].view == view && operation && nt_call_counts(&rank->calls[i]))
       return true;
   }
   return false;
+}
+
+bool nt_creation_in_progress(const struct nt_job *job, uint32_t r, uint32_t index) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  const struct nt_model_call *call = &rank->calls[index];
+  if (!(call->flags & NT_CALL_IN_PROGRESS) || nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT ||
+      call->view == NT_NONE)
+    return false;
+  uint16_t state = rank->views[call->view].state;
+  return (state == NT_COMM_CREATING || state == NT_COMM_ABORTED) && !is_used(rank, call->view);
 }
 
 /* One creator per member; false if the creation has completed or does not concern us. */
@@ -55,8 +64,7 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
         continue; /* it does not wait there any more */
       creator.enter_ns = call->enter_ns;
       creator.open = nt_call_is_open(job, member->rank, creator.call) ||
-                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING &&
-                      !is_used(job, member));
+                     nt_creation_in_progress(job, member->rank, creator.call);
       creator.refused = !creator.open && (call->flags & NT_CALL_VOID);
     }
     if (creator.call == NT_NONE)

@@ -114,6 +114,7 @@ static bool is_balanced(const struct nt_inquiry *inquiry, const struct nt_p2p_en
   for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
     if (other != end && other->joint == end->joint && other->rank != end->rank &&
+        nt_p2p_partner(inquiry->job, other) && /* else its other side may well be there */
         (other->rank == partner->rank || other->source == partner->comm_rank ||
          other->destination == partner->comm_rank))
       return false;
@@ -145,6 +146,13 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   if (fate == NT_FATE_LEFT)
     return is_balanced(inquiry, end, partner);
   return count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
+}
+
+bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  return partner && inquiry->job->joints[end->joint].absent && end->seq == 1 &&
+         inquiry->freeze->fates[partner->rank].kind == NT_FATE_LEFT &&
+         is_balanced(inquiry, end, partner) && !have_talked(inquiry, end);
 }
 
 /* Who waits for the rank that turned to somebody else. */

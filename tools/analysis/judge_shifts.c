@@ -47,18 +47,18 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
                shift.run);
 }
 
+/* Blamed if the others are in the majority, those without a trace counted against it. */
 static int tell_extra(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   const struct nt_shift *shift = &stuck->extra;
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_EXTRA, stuck->joint);
+  struct nt_rank_set ahead = {0};
   char who[NT_DESCRIBE], place[NT_DESCRIBE], text[NT_DESCRIBE], last[NT_DESCRIBE];
   if (!finding)
     return -NT_ERR_MEMORY;
   int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   finding->seq = shift->position;
   finding->since_ns = stuck->since_ns;
-  finding->confidence = shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
-  nt_describe_place(last, sizeof last, inquiry->job, stuck->fn, stuck->seq, stuck->joint);
   for (uint32_t i = 0; i < joint->member_count && !status; i++) {
     const struct nt_member *member = &joint->members[i];
     const struct nt_model_call *call = nt_member_call(inquiry->job, member, shift->position);
@@ -66,21 +66,28 @@ static int tell_extra(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
       continue;
     const char *site = nt_model_site(nt_member_rank(inquiry->job, member), call->at);
     finding->fn = call->fn;
-    status = nt_finding_add(inquiry->job, &finding->blame, member->rank);
+    status = nt_finding_add(inquiry->job, &ahead, member->rank);
     nt_lines_add(&finding->evidence, "rank %d called %s%s%s",
                  nt_member_rank(inquiry->job, member)->world,
                  nt_describe_call(text, sizeof text, inquiry->job, member->rank,
                                   member->call[shift->position - member->first]),
                  site ? " at " : "", site ? site : "");
   }
-  nt_describe_ranks(who, sizeof who, &finding->blame);
+  nt_describe_place(last, sizeof last, inquiry->job, stuck->fn, stuck->seq, stuck->joint);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
   nt_finding_say(finding,
                  "%s called %s, which the other members never did; its later calls paired up "
                  "with others, and in the end it waits alone in %s",
-                 who, place, last);
+                 nt_describe_ranks(who, sizeof who, &ahead), place, last);
   nt_lines_add(&finding->evidence, "%s: without that call the %u that follow it agree",
                nt_anchor_text(shift->anchor), shift->agree);
+  if (2 * nt_rank_set_count(&ahead) + joint->absent < joint->member_count) {
+    finding->confidence = shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
+    finding->blame = ahead;
+    return status;
+  }
+  finding->confidence = NT_UNDECIDED;
+  nt_rank_set_free(&ahead);
   return status;
 }
 

@@ -135,6 +135,8 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
     return NT_CLASS_GPU;
   if (message && nt_is_wrong_peer(inquiry, &inquiry->p2p.ends[stuck->item], &confidence))
     return NT_CLASS_P2P; /* whatever became of the one it turned to */
+  if (message && nt_may_be_wrong_peer(inquiry, &inquiry->p2p.ends[stuck->item]))
+    return NT_CLASS_UNDECIDED;
   if (nt_error_of(inquiry, blame->rank) != NT_NONE)
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
@@ -213,6 +215,13 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     break;
   case NT_CLASS_INIT:
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    break;
+  case NT_CLASS_UNDECIDED:
+    nt_finding_say(
+        finding,
+        "%s has no counterpart%s; whether it went to the wrong rank, or that one left too "
+        "early, cannot be told while members have no trace",
+        place, waiting);
     break;
   case NT_CLASS_P2P:
     nt_finding_say(finding, "%s has no counterpart%s%s%s", place,
@@ -328,6 +337,10 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
         inquiry->job->places[blame->rank][call->view].joint == finding->joint)
       finding->fn = call->fn;
   }
+  if (finding->class == NT_CLASS_UNDECIDED) {
+    finding->confidence = NT_UNDECIDED;
+    return 0;
+  }
   if (finding->class == NT_CLASS_P2P)
     return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], finding);
   return nt_finding_add(inquiry->job, &finding->blame, blame->rank);
@@ -410,6 +423,7 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   if (creation->problem == NT_CREATION_MISSING) {
     from = &creation->missing;
     finding->confidence = creation->missing_known ? NT_LIKELY : NT_UNDECIDED;
+    finding->open_end = !creation->missing_known;
   }
   for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
        w = nt_rank_set_next(from, w + 1))

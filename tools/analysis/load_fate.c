@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+
 #include "analysis/load_parts.h"
 
 #define INITIAL_PID_NS UINT64_C(0xEFFFFFFC) /* in which the kernel's log counts */
@@ -77,22 +79,48 @@ int nt_load_kernel_kills(const struct nt_trace *trace, struct nt_kernel_kill **l
   return 0;
 }
 
-static bool same_host(const struct nt_model_rank *a, const struct nt_model_rank *b) {
-  return a->host && b->host && !strcmp(a->host, b->host);
+struct host {
+  const char *name;
+  uint32_t vanished; /* processes of it */
+  UT_hash_handle hh;
+};
+
+/* A cgroup counts, it does not say whom: likely only, where several of a host vanished. */
+static void settle_counted(struct nt_model *model) {
+  struct host *hosts = NULL, *host, *following;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    if (rank->state != NT_PROCESS_VANISHED || !rank->host)
+      continue;
+    HASH_FIND_STR(hosts, rank->host, host);
+    if (!host && (host = calloc(1, sizeof *host)) != NULL) {
+      host->name = rank->host;
+      HASH_ADD_KEYPTR(hh, hosts, host->name, strlen(host->name), host);
+    }
+    if (host)
+      host->vanished++;
+  }
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    struct nt_model_rank *rank = &model->ranks[i];
+    if (rank->state != NT_PROCESS_VANISHED || rank->oom != NT_OOM_COUNTED || !rank->host)
+      continue;
+    HASH_FIND_STR(hosts, rank->host, host);
+    if (host && host->vanished > 1)
+      rank->oom = NT_OOM_LIKELY;
+  }
+  HASH_ITER(hh, hosts, host, following) {
+    HASH_DEL(hosts, host);
+    free(host);
+  }
 }
 
 void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills, uint32_t count) {
+  settle_counted(model);
   for (uint32_t i = 0; i < model->rank_count; i++) {
     struct nt_model_rank *rank = &model->ranks[i];
-    if (rank->state != NT_PROCESS_VANISHED)
-      continue;
-    for (uint32_t j = 0; j < model->rank_count; j++)
-      if (j != i && rank->oom == NT_OOM_COUNTED && same_host(rank, &model->ranks[j]) &&
-          model->ranks[j].state == NT_PROCESS_VANISHED)
-        rank->oom = NT_OOM_LIKELY; /* a cgroup counts, it does not say whom */
     for (uint32_t j = 0; j < count; j++)
-      if (kills[j].pid == rank->pid && rank->pid_ns == INITIAL_PID_NS && rank->host &&
-          !strcmp(kills[j].host, rank->host))
+      if (rank->state == NT_PROCESS_VANISHED && kills[j].pid == rank->pid &&
+          rank->pid_ns == INITIAL_PID_NS && rank->host && !strcmp(kills[j].host, rank->host))
         rank->oom = NT_OOM_LOGGED;
   }
 }

@@ -68,8 +68,8 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
       if (call->stream != stream.number || !is_launched(call))
         continue;
       bool frozen = call->launch > stream.frozen_after && call->launch <= stream.frozen;
-      call->progress = (uint8_t)(frozen ? place_frozen(trace, &calls[i], &stream, abort_ns)
-                                        : place(&stream, call->launch));
+      call->progress = (frozen ? place_frozen(trace, &calls[i], &stream, abort_ns)
+                               : place(&stream, call->launch));
       if (gaps && call->progress == NT_PROGRESS_ENQUEUED && call->launch == stream.finished + 1)
         call->progress = NT_PROGRESS_UNKNOWN;
     }

@@ -14,8 +14,10 @@
 #include "analysis/flight_parts.h"
 #include "analysis/load_flight_recorder.h"
 #include "analysis/load_nccl_log.h"
+#include "trace/format.h"
 
 #define HEAD_BYTES 65536
+#define MAGIC_BYTES 8
 #define FILE_BYTES_MAX (UINT64_C(2) << 30)
 
 typedef int nt_load_fn(struct nt_trace_loader *loader, const char *source, const uint8_t *bytes,
@@ -65,7 +67,12 @@ enum nt_recorder nt_source_detect(const char *path, bool named) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   uint8_t *head = malloc(HEAD_BYTES);
   if (fd >= 0 && head && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-    ssize_t count = read_file(fd, head, HEAD_BYTES);
+    /* A thousand traces are told by their first bytes. */
+    ssize_t count = read_file(fd, head, MAGIC_BYTES);
+    if (count == MAGIC_BYTES && memcmp(head, NT_FILE_MAGIC, MAGIC_BYTES) != 0)
+      count = read_file(fd, head, HEAD_BYTES);
+    else if (count == MAGIC_BYTES)
+      count = 0;
     if (count > 0 && nt_is_flight_recorder(head, (size_t)count, named))
       found = NT_RECORDER_FLIGHT;
     else if (count > 0 && nt_is_nccl_log(head, (size_t)count))

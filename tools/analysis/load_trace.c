@@ -104,20 +104,18 @@ static void free_numbering(struct numbering *numbering) {
 /* Addresses differ between ranks; the order in which they first come does not. */
 static uint32_t number_buffers(struct numbering *numbering, uint32_t view, uint64_t send,
                                uint64_t recv) {
-  struct buffers *entry = NULL, *made = calloc(1, sizeof *made);
-  if (!made)
-    return 0;
-  made->key.view = view;
-  made->key.send = send;
-  made->key.recv = recv;
-  HASH_FIND(hh, numbering->table, &made->key, sizeof made->key, entry);
-  if (entry) {
-    free(made);
+  struct buffers *entry = NULL;
+  const struct buffers wanted = {.key = {.view = view, .send = send, .recv = recv}};
+  HASH_FIND(hh, numbering->table, &wanted.key, sizeof wanted.key, entry);
+  if (entry)
     return entry->number;
-  }
-  made->number = ++numbering->next[view];
-  HASH_ADD(hh, numbering->table, key, sizeof made->key, made);
-  return made->number;
+  entry = malloc(sizeof *entry);
+  if (!entry)
+    return 0;
+  *entry = wanted;
+  entry->number = ++numbering->next[view];
+  HASH_ADD(hh, numbering->table, key, sizeof entry->key, entry);
+  return entry->number;
 }
 
 /* Stacks are few and come again and again: the sites of the last ones, by their ids. */
@@ -153,6 +151,8 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
   int status = 0;
   if (count < 0)
     return (int)count;
+  if (count >= NT_NONE || nt_model_reserve_calls(rank, (uint32_t)count) < 0)
+    return -NT_ERR_MEMORY;
   struct numbering numbering = {.next = calloc(rank->view_count + 1u, sizeof *numbering.next)};
   if (!numbering.next)
     return -NT_ERR_MEMORY;
@@ -167,14 +167,16 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->view = hint = view_of(rank, from->comm, hint);
     call->enter_ns = from->enter_ns;
     call->exit_ns = from->exit_ns;
-    call->count = from->count;
+    if (nt_fn_is_cuda(call->fn))
+      call->event = from->recv;
+    else
+      call->count = from->count;
     call->seq = from->seq;
     call->thread = from->thread;
     call->group = from->group;
     call->stream = from->stream;
     call->launch = from->flags & NT_CALL_CAPTURED ? 0 : from->launch;
     call->graph = nt_call_capture(from);
-    call->event = nt_fn_is_cuda(call->fn) ? from->recv : 0;
     call->at = site_of(rank, trace, from->stack, &sites);
     call->peer = from->peer;
     call->dtype = from->dtype;
@@ -192,17 +194,15 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
   return status ? status : nt_load_stacks(rank, trace, calls);
 }
 
-static int add_peers(struct nt_trace_loader *loader, const struct nt_trace *trace) {
+static int copy_peers(struct nt_loaded_trace *out, const struct nt_trace *trace) {
   size_t count = nt_trace_peer_count(trace);
   if (!count)
     return 0;
-  struct nt_peer_note *peers =
-      realloc(loader->peers, (loader->peer_count + count) * sizeof *loader->peers);
-  if (!peers)
+  out->peers = malloc(count * sizeof *out->peers);
+  if (!out->peers)
     return -NT_ERR_MEMORY;
-  loader->peers = peers;
   for (size_t i = 0; i < count; i++)
-    peers[loader->peer_count++] = *nt_trace_peer_at(trace, i);
+    out->peers[out->peer_count++] = *nt_trace_peer_at(trace, i);
   return 0;
 }
 
@@ -258,12 +258,18 @@ static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace
     rank->cut = rank->total_calls - there;
 }
 
-int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, const char *source,
-                        struct nt_error *err) {
-  struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
-  int status = rank ? 0 : -NT_ERR_MEMORY;
-  if (status)
-    goto out;
+static int out_of_memory(struct nt_error *err) {
+  err->code = -NT_ERR_MEMORY;
+  err->offset = 0;
+  snprintf(err->reason, sizeof err->reason, "out of memory");
+  return -NT_ERR_MEMORY;
+}
+
+int nt_trace_load(struct nt_trace *trace, const char *source, struct nt_loaded_trace *out,
+                  struct nt_error *err) {
+  *out = (struct nt_loaded_trace){.rank = nt_model_no_rank()};
+  struct nt_model_rank *rank = &out->rank;
+  int status = 0;
   fill_process(rank, nt_trace_process(trace), source);
   nt_load_fate(rank, trace);
   size_t comms = nt_trace_comm_count(trace);
@@ -279,28 +285,135 @@ int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, 
   if (!status)
     find_damage(rank, trace);
   if (!status)
-    status = add_peers(loader, trace);
+    status = copy_peers(out, trace);
   if (!status)
-    status = nt_load_kernel_kills(trace, &loader->kills, &loader->kill_count);
-  if (!status)
+    status = nt_load_kernel_kills(trace, &out->kills, &out->kill_count);
+  if (status)
+    nt_loaded_trace_free(out);
+  return status == -NT_ERR_MEMORY ? out_of_memory(err) : status;
+}
+
+void nt_loaded_trace_free(struct nt_loaded_trace *loaded) {
+  nt_model_free_rank(&loaded->rank);
+  free(loaded->peers);
+  free(loaded->kills);
+  memset(loaded, 0, sizeof *loaded);
+}
+
+/* Appends `count` entries of `size` bytes. */
+static int append(void **list, uint32_t *used, uint32_t *room, const void *more, uint32_t count,
+                  size_t size) {
+  if (!count)
     return 0;
-  nt_model_drop_last(&loader->model);
-out:
-  if (status == -NT_ERR_MEMORY) {
-    err->code = status;
-    err->offset = 0;
-    snprintf(err->reason, sizeof err->reason, "out of memory");
+  if (*used + count > *room) {
+    uint32_t wanted = 2 * *room + count;
+    void *grown = realloc(*list, wanted * size);
+    if (!grown)
+      return -NT_ERR_MEMORY;
+    *list = grown;
+    *room = wanted;
+  }
+  memcpy((char *)*list + *used * size, more, count * size);
+  *used += count;
+  return 0;
+}
+
+int nt_trace_loader_take(struct nt_trace_loader *loader, struct nt_loaded_trace *loaded) {
+  struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
+  if (!rank)
+    return -NT_ERR_MEMORY;
+  void *peers = loader->peers, *kills = loader->kills;
+  const uint32_t peer_count = loader->peer_count;
+  int status = append(&peers, &loader->peer_count, &loader->peer_room, loaded->peers,
+                      loaded->peer_count, sizeof *loader->peers);
+  if (!status)
+    status = append(&kills, &loader->kill_count, &loader->kill_room, loaded->kills,
+                    loaded->kill_count, sizeof *loader->kills);
+  loader->peers = peers;
+  loader->kills = kills;
+  if (status) {
+    loader->peer_count = peer_count;
+    nt_model_drop_last(&loader->model);
+    return status;
+  }
+  *rank = loaded->rank;
+  free(loaded->peers);
+  free(loaded->kills);
+  memset(loaded, 0, sizeof *loaded);
+  return 0;
+}
+
+int nt_trace_loader_add(struct nt_trace_loader *loader, struct nt_trace *trace, const char *source,
+                        struct nt_error *err) {
+  struct nt_loaded_trace loaded;
+  int status = nt_trace_load(trace, source, &loaded, err);
+  if (!status && nt_trace_loader_take(loader, &loaded) < 0) {
+    nt_loaded_trace_free(&loaded);
+    status = out_of_memory(err);
   }
   return status;
 }
 
+int nt_trace_loader_join(struct nt_trace_loader *loader, struct nt_trace_loader *from) {
+  struct nt_model *model = &from->model;
+  uint32_t moved = 0;
+  for (; moved < model->rank_count; moved++) {
+    struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
+    if (!rank)
+      break;
+    *rank = model->ranks[moved];
+  }
+  const bool whole = moved == model->rank_count;
+  if (moved)
+    memmove(model->ranks, model->ranks + moved, (model->rank_count - moved) * sizeof *model->ranks);
+  model->rank_count -= moved;
+  for (uint32_t i = 0; i < model->note_count && whole; i++)
+    nt_model_note(&loader->model, "%s", model->notes[i]);
+  return whole ? 0 : -NT_ERR_MEMORY;
+}
+
+static int by_process(const void *a, const void *b) {
+  const struct nt_model_rank *x = *(struct nt_model_rank *const *)a;
+  const struct nt_model_rank *y = *(struct nt_model_rank *const *)b;
+  if (x->pid != y->pid)
+    return x->pid < y->pid ? -1 : 1;
+  return x->start_time < y->start_time ? -1 : x->start_time > y->start_time;
+}
+
+/* Each note to the processes that it may be about. */
+static int apply_notes(struct nt_trace_loader *loader) {
+  struct nt_model *model = &loader->model;
+  struct nt_model_rank **sorted = malloc(((size_t)model->rank_count + 1) * sizeof *sorted);
+  if (!sorted)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    sorted[i] = &model->ranks[i];
+  qsort(sorted, model->rank_count, sizeof *sorted, by_process);
+  for (uint32_t i = 0; i < loader->peer_count; i++) {
+    const struct nt_peer_note *note = &loader->peers[i];
+    const struct nt_model_rank wanted = {.pid = note->pid, .start_time = note->start_time};
+    const struct nt_model_rank *key = &wanted;
+    uint32_t low = 0, high = model->rank_count;
+    while (low < high) {
+      const uint32_t middle = low + (high - low) / 2;
+      if (by_process(&sorted[middle], &key) < 0)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    for (; low < model->rank_count && by_process(&sorted[low], &key) == 0; low++)
+      nt_load_note(sorted[low], note);
+  }
+  free(sorted);
+  return 0;
+}
+
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
-  for (uint32_t i = 0; i < loader->peer_count; i++)
-    for (uint32_t j = 0; j < model->rank_count; j++)
-      nt_load_note(&model->ranks[j], &loader->peers[i]);
+  int status = apply_notes(loader);
   model->now_ns = now_ns;
-  int status = nt_model_settle(model);
+  if (!status)
+    status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_age_progress(&model->ranks[i], model->now_ns);

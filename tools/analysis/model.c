@@ -20,15 +20,17 @@ static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
   return bigger;
 }
 
+struct nt_model_rank nt_model_no_rank(void) {
+  return (struct nt_model_rank){.world = -1, .world_size = -1, .gpu_index = -1, .cuda_device = -1};
+}
+
 struct nt_model_rank *nt_model_add_rank(struct nt_model *model) {
   void *array = grow(model->ranks, model->rank_count, &model->rank_room, sizeof *model->ranks);
   if (!array)
     return NULL;
   model->ranks = array;
   struct nt_model_rank *rank = &model->ranks[model->rank_count++];
-  memset(rank, 0, sizeof *rank);
-  rank->world = rank->world_size = -1;
-  rank->gpu_index = rank->cuda_device = -1;
+  *rank = nt_model_no_rank();
   return rank;
 }
 
@@ -53,6 +55,17 @@ struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank) {
   call->view = NT_NONE;
   call->peer = -1;
   return call;
+}
+
+int nt_model_reserve_calls(struct nt_model_rank *rank, uint32_t count) {
+  if (count <= rank->call_room)
+    return 0;
+  void *array = realloc(rank->calls, (size_t)count * sizeof *rank->calls);
+  if (!array)
+    return -NT_ERR_MEMORY;
+  rank->calls = array;
+  rank->call_room = count;
+  return 0;
 }
 
 const char *nt_model_site(const struct nt_model_rank *rank, uint32_t at) {
@@ -280,8 +293,12 @@ static void drop_doubles(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     struct nt_model_rank *rank = &model->ranks[i];
     if (kept && rank->world >= 0 && model->ranks[kept - 1].world == rank->world) {
-      nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
-                    rank->world, model->ranks[kept - 1].pid, rank->pid);
+      if (rank->recorder == NT_RECORDER_TRACE)
+        nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
+                      rank->world, model->ranks[kept - 1].pid, rank->pid);
+      else
+        nt_model_note(model, "two files claim rank %d; the newer is used (%s, not %s)", rank->world,
+                      model->ranks[kept - 1].source, rank->source);
       nt_model_free_rank(rank);
       continue;
     }
@@ -372,12 +389,11 @@ int nt_model_settle(struct nt_model *model) {
   drop_damaged(model);
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
-  for (uint32_t i = 0; i < model->rank_count; i++)
+  for (uint32_t i = 0; i < model->rank_count; i++) {
     mark_pending(&model->ranks[i]);
-  for (uint32_t i = 0; i < model->rank_count; i++)
     mark_abandoned(&model->ranks[i]);
-  for (uint32_t i = 0; i < model->rank_count; i++)
     model->ranks[i].leaving = is_leaving(&model->ranks[i]);
+  }
   int32_t expected = expected_ranks(model);
   if (expected > model->expected)
     model->expected = expected;

@@ -29,28 +29,32 @@ enum nt_progress {
   NT_PROGRESS_UNFINISHED, /* not finished; whether its stream has come to it is not known */
 };
 
+/* One cache line: a job of a thousand ranks has millions of them. */
 struct nt_model_call {
   int64_t enter_ns;
   int64_t exit_ns; /* 0: still inside NCCL when the trace ends */
-  uint64_t count;
+  union {
+    uint64_t count;
+    uint64_t event; /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent */
+  };
   uint32_t view; /* index into the rank's views, NT_NONE if the call has no communicator */
   uint32_t seq;
-  uint32_t thread;
   uint32_t group; /* of this thread, 0 outside */
-  uint32_t stream;
   uint32_t
-      launch; /* on its stream, 0 if not known; of an event's record: launches in front of it */
-  uint32_t
-      graph; /* number of the capture that a captured call belongs to, or whose graph a launch replays */
-  uint64_t event;  /* of cudaEventRecord, cudaEventSynchronize and cudaStreamWaitEvent, else 0 */
-  uint32_t at;     /* call site, see nt_model_site; equal on all ranks; 0 if not known */
+      launch;  /* on its stream, 0 if not known; of an event's record: launches in front of it */
+  uint32_t at; /* call site, see nt_model_site; equal on all ranks; 0 if not known */
   uint32_t buffer; /* which of the view's buffer pairs, by first use from 1; 0 if not known */
   int32_t peer;
   uint8_t fn, dtype, op, result;
-  uint16_t flags;
-  uint8_t progress; /* enum nt_progress */
-  bool pending;     /* in a group that was not ended: NCCL has not begun it */
+  /* Low bits of numbers that seldom have more. */
+  uint32_t thread : 16;
+  uint32_t graph : 16; /* the capture that it belongs to, or whose graph it launches; 0: none */
+  uint32_t stream : 20;
+  uint32_t flags : 8;    /* NT_CALL_* */
+  uint32_t progress : 3; /* enum nt_progress */
+  uint32_t pending : 1;  /* in a group that was not ended: NCCL has not begun it */
 };
+_Static_assert(sizeof(struct nt_model_call) == 64, "memory of large jobs");
 
 struct nt_model_view {
   uint8_t id[16], parent_id[16], uid_hash[16];
@@ -195,6 +199,8 @@ struct nt_model {
 struct nt_model_rank *nt_model_add_rank(struct nt_model *model);
 struct nt_model_view *nt_model_add_view(struct nt_model_rank *rank);
 struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank);
+/* Makes room for so many calls and no more. Returns 0 or -NT_ERR_MEMORY. */
+int nt_model_reserve_calls(struct nt_model_rank *rank, uint32_t count);
 /* The number of a call site, for nt_model_call.at; 0 when there is no memory. */
 uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text);
 /* Its text, NULL if it is 0 or not known. */
@@ -208,6 +214,8 @@ void nt_model_note(struct nt_model *model, const char *format, ...)
  * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
 int nt_model_settle(struct nt_model *model);
 
+/* One that nothing is known of. */
+struct nt_model_rank nt_model_no_rank(void);
 /* Takes the rank that was added last out again. */
 void nt_model_drop_last(struct nt_model *model);
 void nt_model_free_rank(struct nt_model_rank *rank);

@@ -14,11 +14,12 @@ struct nt_p2p_end {
   uint32_t joint;
   int32_t source, destination; /* communicator ranks */
   uint32_t seq;
-  uint32_t rank, call; /* whose, and which of its calls */
-  bool is_send;
-  bool
-      shifted; /* without counterpart, since the sides of its queue stopped agreeing at a call before it */
+  uint32_t rank;      /* whose */
+  uint32_t call : 30; /* which of its calls */
+  bool is_send : 1;
+  bool shifted : 1; /* without counterpart, since its queue's sides stopped agreeing before it */
 };
+_Static_assert(sizeof(struct nt_p2p_end) == 24, "memory of large jobs");
 
 /* Sizes of a queue differ from one pair on, and agree again once one end is left out. */
 struct nt_p2p_shift {

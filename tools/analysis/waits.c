@@ -411,10 +411,13 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
     status = stuck_init(f, creations, i);
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++)
     status = stuck_teardown(f, i);
+  const struct nt_p2p_end *told = NULL;
   for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
     const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
-    if (i && nt_p2p_same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
-      continue; /* only the first of a queue is waited for */
+    if ((told && nt_p2p_same_queue(end, told)) ||
+        (!nt_p2p_partner(f->job, end) && !nt_call_unfinished(f->job, end->rank, end->call)))
+      continue; /* only the first of a queue is waited for; without a trace of the other side, that which is not done */
+    told = end;
     status = stuck_message(f, p2p, p2p->unmatched[i]);
   }
   return status ? status : nt_stuck_pairs(f, p2p);

@@ -86,14 +86,18 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
   }
 }
 
-/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize and destroy
- * wait for it. */
+/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize, destroy and
+ * a host that waits for its device after them do wait for it. */
 static bool is_over(const struct nt_finder *f, const struct nt_joint *joint) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (!member->ended_ns ||
-        (nt_fn_shape(member->ended_fn) != NT_SHAPE_COMM_ABORT && !is_gone(f, member->rank) &&
-         nt_call_is_open(f->job, member->rank, member->ended_call)))
+    if (!member->ended_ns)
+      return false;
+    bool aborted = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+    bool waits =
+        !is_gone(f, member->rank) && (nt_call_is_open(f->job, member->rank, member->ended_call) ||
+                                      nt_host_wait_of(f->job, member->rank) != NT_NONE);
+    if (!aborted && waits)
       return false;
   }
   return true;
@@ -140,6 +144,42 @@ static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct
   stuck->blocked_count = stuck->alone ? count : 0;
 }
 
+/* All members' waits in it. True: they have waited no longer than is normal. */
+static bool note_members(struct nt_finder *f, struct nt_stuck *stuck,
+                         const struct nt_joint *joint) {
+  int64_t last = 0, young = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    const struct nt_model_call *call = nt_member_call(f->job, member, stuck->seq);
+    int64_t pause = normal_pause(f->job, member, stuck->seq);
+    nt_stuck_note_member(f, stuck, member, stuck->seq);
+    last = call && call->enter_ns > last ? call->enter_ns : last;
+    pause = pause > young_of(rank) ? pause : young_of(rank);
+    young = pause > young ? pause : young;
+    stuck->moving |= rank->moved;
+  }
+  return now_of(f) - last < young;
+}
+
+/* All with a trace have called it, and some have gone on elsewhere: who waits in it waits for one without a trace, and is
+ * not late for what those called. Where nobody has gone on, waits.c tells. */
+static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  const struct nt_stuck *told = f->out->count ? &f->out->list[f->out->count - 1] : NULL;
+  if (told && told->joint == index && told->kind == NT_STUCK_COLLECTIVE && told->absent)
+    return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->seq = position;
+  stuck->absent = true;
+  stuck->moving |= note_members(f, stuck, joint);
+  if (!stuck->waiter_count)
+    nt_stuck_drop(f);
+  return 0;
+}
+
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
@@ -150,31 +190,25 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     low = joint->members[i].called < low ? joint->members[i].called : low;
     position = first && (!position || first < position) ? first : position;
   }
-  if (!position || position > low || joint->absent || divergence->hidden_high ||
+  if (!position || position > low || divergence->hidden_high ||
       (divergence->position && divergence->position <= position))
     return 0;
+  if (joint->absent)
+    return stuck_blind(f, index, position);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DEVICE, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
-  int64_t last = 0, young = 0;
   stuck->seq = position;
+  const bool young = note_members(f, stuck, joint);
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
-    const struct nt_model_call *call = nt_member_call(f->job, member, position);
-    int64_t pause = normal_pause(f->job, member, position);
-    nt_stuck_note_member(f, stuck, member, position);
-    if (call)
+    if (nt_member_call(f->job, member, position))
       nt_stuck_note_device(f, stuck, member->rank, member->call[position - member->first]);
-    last = call && call->enter_ns > last ? call->enter_ns : last;
-    pause = pause > young_of(rank) ? pause : young_of(rank);
-    young = pause > young ? pause : young;
-    stuck->moving |= rank->moved;
   }
   if (!stuck->blocked_count && !stuck->behind_count)
     note_alone(f, stuck, joint);
   note_gone(f, stuck, joint);
-  stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
+  stuck->moving |= !stuck->leaver_count && young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;

@@ -17,17 +17,18 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-void nt_progress_start(struct nt_progress *progress, FILE *file, const char *what, uint64_t total) {
+void nt_progress_bar_start(struct nt_progress_bar *progress, FILE *file, const char *what,
+                           uint64_t total) {
   const char *term = getenv("TERM");
   bool watched = isatty(fileno(file)) == 1 && term != NULL && strcmp(term, "dumb") != 0;
-  *progress = (struct nt_progress){.file = watched ? file : NULL, .what = what, .total = total};
+  *progress = (struct nt_progress_bar){.file = watched ? file : NULL, .what = what, .total = total};
   if (watched) {
     progress->start_ns = now_ns();
     progress->next_ns = progress->start_ns + first_after_ns;
   }
 }
 
-void nt_progress_at(struct nt_progress *progress, uint64_t done) {
+void nt_progress_bar_at(struct nt_progress_bar *progress, uint64_t done) {
   static const char full[] = "##############################";
   if (progress->file == NULL)
     return;
@@ -44,7 +45,7 @@ void nt_progress_at(struct nt_progress *progress, uint64_t done) {
   fflush(progress->file);
 }
 
-void nt_progress_end(struct nt_progress *progress) {
+void nt_progress_bar_end(struct nt_progress_bar *progress) {
   if (progress->file != NULL && progress->shown) {
     fputs("\r\033[K", progress->file);
     fflush(progress->file);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct nt_progress {
+struct nt_progress_bar {
   FILE *file; /* NULL: nobody is watching */
   const char *what;
   uint64_t total;
@@ -16,10 +16,11 @@ struct nt_progress {
 };
 
 /* `what` ("reading traces") must outlive the bar. Pass stderr, so that output stays clean. */
-void nt_progress_start(struct nt_progress *progress, FILE *file, const char *what, uint64_t total);
+void nt_progress_bar_start(struct nt_progress_bar *progress, FILE *file, const char *what,
+                           uint64_t total);
 /* Cheap enough for every item; draws at most ten times a second. One thread. */
-void nt_progress_at(struct nt_progress *progress, uint64_t done);
+void nt_progress_bar_at(struct nt_progress_bar *progress, uint64_t done);
 /* Wipes the bar. Call it before anything else is printed. */
-void nt_progress_end(struct nt_progress *progress);
+void nt_progress_bar_end(struct nt_progress_bar *progress);
 
 #endif

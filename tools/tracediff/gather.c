@@ -12,9 +12,19 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include <uthash.h>
+
 #include "analysis/load_source.h"
-#include "analysis/load_trace.h"
 #include "cli/text.h"
+#include "tracediff/read_traces.h"
+
+/* A process that has been loaded. */
+struct loaded {
+  struct {
+    uint64_t pid, start_time, nonce, host;
+  } key;
+  UT_hash_handle hh;
+};
 
 /* A file that is not ours, read once it is known that there is no trace. */
 struct foreign {
@@ -26,6 +36,9 @@ struct gather {
   struct nt_trace_loader loader;
   struct foreign *foreign;
   int foreign_count;
+  struct loaded *known;
+  struct nt_source *sources; /* found and not read yet, in the order of the command line */
+  size_t source_count, source_room;
   char **directories; /* resolved */
   int directory_count;
   int loaded;
@@ -43,40 +56,116 @@ static void complain(const struct gather *g, const char *path, const struct nt_e
   fputc('\n', stderr);
 }
 
-static void warn(const struct gather *g, const char *path, const struct nt_trace *trace) {
-  size_t count = nt_trace_warning_count(trace);
-  for (size_t i = 0; i < count && !g->quiet; i++) {
+static void warn(const struct gather *g, const struct nt_source *source) {
+  for (size_t i = 0; i < source->warning_count && !g->quiet; i++) {
     fputs("tracediff: ", stderr);
-    nt_text_escape_print(stderr, path);
+    nt_text_escape_print(stderr, source->path);
     fputs(": ", stderr);
-    nt_text_escape_print(stderr, nt_trace_warning_at(trace, i));
+    nt_text_escape_print(stderr, source->warnings[i]);
     fputc('\n', stderr);
   }
 }
 
-static bool is_loaded(const struct gather *g, const struct nt_process_info *process) {
-  const struct nt_model *model = &g->loader.model;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    if (model->ranks[i].pid == process->pid && model->ranks[i].start_time == process->start_time &&
-        model->ranks[i].nonce == process->nonce &&
-        !strcmp(model->ranks[i].host ? model->ranks[i].host : "",
-                process->host ? process->host : ""))
-      return true;
-  return false;
+/* ---- processes, each once ------------------------------------------------------------------------ */
+
+static struct loaded key_of(uint32_t pid, uint64_t start_time, uint64_t nonce, const char *host) {
+  struct loaded entry;
+  memset(&entry, 0, sizeof entry);
+  entry.key.pid = pid;
+  entry.key.start_time = start_time;
+  entry.key.nonce = nonce;
+  for (const char *c = host ? host : ""; *c; c++)
+    entry.key.host = (entry.key.host ^ (unsigned char)*c) * UINT64_C(1099511628211);
+  return entry;
 }
 
-static void load(struct gather *g, const char *path, struct nt_trace *trace) {
-  struct nt_error err = {0};
-  warn(g, path, trace);
-  int status = nt_trace_loader_add(&g->loader, trace, path, &err);
-  if (status == 0) {
-    g->loaded++;
-    g->live |= nt_trace_process(trace)->live;
-  } else if (status == -NT_ERR_MEMORY) {
-    g->status = status;
-  } else {
-    complain(g, path, &err);
+static bool has(const struct gather *g, const struct loaded *entry) {
+  struct loaded *found;
+  HASH_FIND(hh, g->known, &entry->key, sizeof entry->key, found);
+  return found != NULL;
+}
+
+static bool is_known(const struct nt_process_info *process, const void *context) {
+  const struct loaded entry =
+      key_of(process->pid, process->start_time, process->nonce, process->host);
+  return has(context, &entry);
+}
+
+static int take_foreign(struct gather *g, struct nt_source *source) {
+  g->loaded++;
+  return nt_trace_loader_join(&g->loader, &source->foreign);
+}
+
+/* Takes it into the model, unless its process is there already. */
+static int take(struct gather *g, struct nt_source *source) {
+  if (source->recorder != NT_RECORDER_TRACE)
+    return take_foreign(g, source);
+  const struct nt_model_rank *rank = &source->loaded.rank;
+  struct loaded *entry = malloc(sizeof *entry);
+  if (!entry)
+    return -NT_ERR_MEMORY;
+  *entry = key_of(rank->pid, rank->start_time, rank->nonce, rank->host);
+  if (has(g, entry)) {
+    free(entry);
+    return 0;
   }
+  warn(g, source);
+  if (nt_trace_loader_take(&g->loader, &source->loaded) < 0) {
+    free(entry);
+    return -NT_ERR_MEMORY;
+  }
+  HASH_ADD(hh, g->known, key, sizeof entry->key, entry);
+  g->loaded++;
+  g->live |= source->live;
+  return 0;
+}
+
+static void forget(struct gather *g) {
+  struct loaded *entry, *following;
+  HASH_ITER(hh, g->known, entry, following) {
+    HASH_DEL(g->known, entry);
+    free(entry);
+  }
+}
+
+/* Reads what has been found, and takes it in the order in which it was found. */
+static void read_sources(struct gather *g) {
+  nt_sources_read(g->sources, g->source_count, is_known, g, g->quiet);
+  for (size_t i = 0; i < g->source_count; i++) {
+    struct nt_source *source = &g->sources[i];
+    if (source->status == -NT_ERR_MEMORY)
+      g->status = source->status;
+    else if (source->status) {
+      warn(g, source);
+      complain(g, source->path, &source->err);
+    } else if (!source->known && take(g, source) < 0)
+      g->status = -NT_ERR_MEMORY;
+    nt_source_free(source);
+  }
+  g->source_count = 0;
+}
+
+/* ---- files and directories ----------------------------------------------------------------------- */
+
+/* `path` is taken over. */
+static struct nt_source *add_source(struct gather *g, char *path) {
+  if (path && g->source_count == g->source_room) {
+    size_t room = g->source_room ? 2 * g->source_room : 64;
+    struct nt_source *grown = realloc(g->sources, room * sizeof *grown);
+    if (grown) {
+      g->sources = grown;
+      g->source_room = room;
+    }
+  }
+  if (!path || g->source_count == g->source_room) {
+    free(path);
+    g->status = -NT_ERR_MEMORY;
+    return NULL;
+  }
+  struct nt_source *source = &g->sources[g->source_count++];
+  memset(source, 0, sizeof *source);
+  source->path = path;
+  return source;
 }
 
 /* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
@@ -96,17 +185,8 @@ static bool add_foreign(struct gather *g, const char *path, bool named) {
 }
 
 static void add_file(struct gather *g, const char *path) {
-  struct nt_trace *trace;
-  struct nt_error err = {0};
-  if (add_foreign(g, path, true))
-    return;
-  if (nt_trace_open(path, 0, &trace, &err) < 0) {
-    complain(g, path, &err);
-    return;
-  }
-  if (!is_loaded(g, nt_trace_process(trace)))
-    load(g, path, trace);
-  nt_trace_close(trace);
+  if (!add_foreign(g, path, true))
+    add_source(g, strdup(path));
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
@@ -141,9 +221,12 @@ static void add_directory(struct gather *g, const char *path) {
     count = scandir(path, &entries, is_visible, by_name);
   }
   if (count < 0) {
-    struct nt_error err = {.code = -NT_ERR_IO};
-    snprintf(err.reason, sizeof err.reason, "%s", strerror(errno));
-    complain(g, path, &err);
+    int code = errno;
+    struct nt_source *source = add_source(g, strdup(path));
+    if (source) {
+      source->status = source->err.code = -NT_ERR_IO;
+      snprintf(source->err.reason, sizeof source->err.reason, "%s", strerror(code));
+    }
     return;
   }
   for (int i = 0; i < count; i++) {
@@ -205,14 +288,18 @@ static bool belongs(const struct gather *g, const char *path) {
 
 static int add_area(const char *path, void *context) {
   struct gather *g = context;
-  struct nt_trace *trace;
-  struct nt_error err = {0};
-  if (!belongs(g, path) || nt_trace_open(path, 0, &trace, &err) < 0)
-    return 0; /* somebody else's business, or gone in the meantime */
-  if (!is_loaded(g, nt_trace_process(trace)))
-    load(g, path, trace);
-  nt_trace_close(trace);
+  if (belongs(g, path))
+    add_source(g, strdup(path));
   return 0;
+}
+
+/* An area that cannot be read is somebody else's business, or gone in the meantime. */
+static void read_areas(struct gather *g) {
+  bool quiet = g->quiet;
+  nt_area_each(add_area, g);
+  g->quiet = true;
+  read_sources(g);
+  g->quiet = quiet;
 }
 
 static int64_t now(void) {
@@ -221,31 +308,37 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* Ranks of different sources are never judged together: they tell different things of one call. */
-static void load_foreign(struct gather *g) {
-  int count[] = {[NT_RECORDER_TRACE] = g->loaded, [NT_RECORDER_LOG] = 0};
-  for (int i = 0; i < g->foreign_count; i++)
-    count[g->foreign[i].recorder]++;
-  enum nt_recorder chosen = count[NT_RECORDER_TRACE]    ? NT_RECORDER_TRACE
-                            : count[NT_RECORDER_FLIGHT] ? NT_RECORDER_FLIGHT
-                                                        : NT_RECORDER_LOG;
+/* Loads all files of one kind; returns how many there are. */
+static int load_kind(struct gather *g, enum nt_recorder recorder, bool wanted) {
+  int count = 0;
   for (int i = 0; i < g->foreign_count; i++) {
-    struct nt_error err = {0};
-    if (g->foreign[i].recorder != chosen || g->status)
+    if (g->foreign[i].recorder != recorder)
       continue;
-    int status = nt_source_load(&g->loader, chosen, g->foreign[i].path, &err);
-    if (status == -NT_ERR_MEMORY)
-      g->status = status;
-    else if (status)
-      complain(g, g->foreign[i].path, &err);
-    else
-      g->loaded++;
+    count++;
+    struct nt_source *source =
+        wanted && !g->status ? add_source(g, strdup(g->foreign[i].path)) : NULL;
+    if (source)
+      source->recorder = recorder;
   }
-  for (enum nt_recorder other = NT_RECORDER_FLIGHT; other <= NT_RECORDER_LOG; other++)
-    if (other != chosen && count[other])
-      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],
-                    nt_source_name(other, count[other]), count[other] == 1 ? "was" : "were",
+  if (wanted && count)
+    read_sources(g);
+  return count;
+}
+
+/* Ranks of different sources are never judged together: they tell different things of one call. The first source that can
+ * be read is judged: traces, dumps, logs. */
+static void load_foreign(struct gather *g) {
+  enum nt_recorder chosen = NT_RECORDER_TRACE;
+  for (enum nt_recorder kind = NT_RECORDER_FLIGHT; kind <= NT_RECORDER_LOG; kind++) {
+    const bool wanted = !g->loaded;
+    const int count = load_kind(g, kind, wanted);
+    if (wanted && g->loaded)
+      chosen = kind;
+    else if (count && g->loaded && !wanted)
+      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count,
+                    nt_source_name(kind, count), count == 1 ? "was" : "were",
                     nt_source_name(chosen, 2));
+  }
   if (g->loaded && !g->status)
     g->status = nt_source_finish(&g->loader.model, chosen);
 }
@@ -257,6 +350,8 @@ static void free_gather(struct gather *g) {
   for (int i = 0; i < g->foreign_count; i++)
     free(g->foreign[i].path);
   free(g->foreign);
+  free(g->sources);
+  forget(g);
 }
 
 int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
@@ -271,8 +366,9 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
     else if (stat(paths[i], &status) == 0 || count > 1)
       add_directory(&g, paths[i]); /* one that is not there is told where several are given */
   }
+  read_sources(&g);
   if (g.directory_count)
-    nt_area_each(add_area, &g);
+    read_areas(&g);
   load_foreign(&g);
   free_gather(&g);
   memset(out, 0, sizeof *out);

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tracediff on jobs whose traces are read by several threads at once.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+tracediff=$build/tracediff
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+check() { # NAME CONDITION-STATUS DETAIL
+  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
+}
+
+# The verdict of a job with 64 ranks, one of which stops calling in the last step: SHAPE OPERATIONS CULPRIT.
+verdict() {
+  local traces="$work/job${1// /-}" seq
+  mkdir "$traces"
+  # shellcheck disable=SC2086
+  seq=$("$build/bench/gen_job" "$traces" $1 "$2" "stop=$3")
+  "$tracediff" "$traces" >"$work/out" 2>"$work/err"
+  [ $? = 1 ] && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $seq on tp; " &&
+    [ ! -s "$work/err" ]
+}
+verdict "4 4 4 1" 400 5
+check "the rank that stops is blamed, in a job of tensor, pipeline and data parallelism" $? "$(cat "$work/out" "$work/err")"
+verdict "2 4 8 4" 1400 3
+check "the rank that stops is blamed, in a job with experts" $? "$(cat "$work/out" "$work/err")"
+
+# What the threads do must not be seen. Damage makes lines on stderr, which come in the order of the files.
+traces=$work/job4-4-4-1
+for rank in 9 33 50; do
+  printf 'x' | dd of="$traces/rank$rank.trace" bs=1 seek=290000 conv=notrunc 2>/dev/null
+  truncate -s -3000 "$traces/rank$rank.trace"
+done
+echo garbage >"$traces/rank21.trace"
+first=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+taskset -c "$first" "$tracediff" --json "$traces" >"$work/one" 2>"$work/one.err"
+same=0
+for _ in 1 2 3 4 5; do
+  "$tracediff" --json "$traces" >"$work/many" 2>"$work/many.err"
+  cmp -s "$work/one" "$work/many" && cmp -s "$work/one.err" "$work/many.err" || same=1
+done
+[ $same = 0 ] && [ "$(grep -c . "$work/one.err")" -ge 2 ]
+check "the report is the same, however many threads read" $? "$(diff "$work/one" "$work/many"; cat "$work/one.err")"
+
+"$tracediff" --json "$traces" "$traces" "$traces"/rank7.trace >"$work/many" 2>/dev/null
+cmp -s "$work/one" "$work/many"
+check "a process whose trace is named more than once is one rank" $? "$(diff "$work/one" "$work/many")"
+
+mkdir "$work/reversed"
+n=1000
+for file in "$traces"/*.trace; do
+  cp "$file" "$work/reversed/$((n--)).trace"
+done
+"$tracediff" --json "$work/reversed" 2>/dev/null | sed "s,$work/reversed/[0-9]*,FILE,g" >"$work/many"
+sed "s,$traces/rank[0-9]*,FILE,g" "$work/one" >"$work/expected"
+sorted() { sed 's/,$//' "$1" | sort; } # notes come in the order of the files
+[ "$(sorted "$work/many")" = "$(sorted "$work/expected")" ]
+check "the order of the files does not matter" $? "$(diff "$work/expected" "$work/many")"
