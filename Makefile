@@ -86,7 +86,7 @@ BENCHES    := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench
 GEN_JOB    := $(BUILD)/bench/gen_job
 FUZZ_NAMES := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS    := $(FUZZ_NAMES:%=$(BUILD)/fuzz/replay_%)
-TEST_OBJS  := $(call obj,tests/unit/*.c tests/bench/*.c tests/fuzz/*.c)
+TEST_OBJS  := $(call obj,tests/unit/*.c tests/bench/*.c tests/fuzz/*.c tests/scenario/renumber.c)
 
 TOOL_LIBS = $(BUILD)/libanalysis.a $(BUILD)/libcli.a $(BUILD)/libnt.a
 PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
@@ -204,6 +204,14 @@ $(BUILD)/nccltrace: $(NCCLTRACE_OBJS) $(TOOL_LIBS)
 	$(Q)$(LINK_TOOL)
 
 # ---- tests, benchmarks, fuzzing ----------------------------------------------------------------
+
+# Copies of traces with other world ranks, for tests/run-scenario --properties.
+RENUMBER = $(BUILD)/scenario/renumber
+scenario: $(RENUMBER)
+$(RENUMBER): $(BUILD)/obj/tests/scenario/renumber.o $(BUILD)/libnt.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(LINK_TOOL)
 
 # test_preload_*.c and bench_preload_*.c may call the functions of the preload library as well.
 $(filter $(BUILD)/unit/test_preload_% $(BUILD)/bench/bench_preload_%,$(UNIT_TESTS) $(BENCHES)): \

@@ -18,7 +18,8 @@ LIBRARY = "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
 
 class Job:
     def __init__(self, size, keep=None):
-        self.start = time.time_ns() - 600 * 1000 * MS  # long before the files are written
+        # Long before the files are written, unless the job is to be one that moves.
+        self.start = time.time_ns() - (0 if os.environ.get("MOVING") else 600 * 1000 * MS)
         self.size, self.keep = size, keep
         self.groups = {}
         self.ranks = [{"entries": [], "next": 0, "groups": {}} for _ in range(size)]
@@ -72,7 +73,7 @@ class Job:
     def dump(self, rank, version):
         me = self.ranks[rank]
         minor = int(version.split(".")[1])
-        entries = me["entries"][-self.keep:] if self.keep else me["entries"]
+        entries = me["entries"][-self.keep - rank:] if self.keep else me["entries"]
         config = {name: {"name": name, "desc": self.groups[name][0],
                          "ranks": str(self.groups[name][1])} for name in me["groups"]}
         status = {str(g["id"]): {"last_enqueued_collective": g["coll"] or g["p2p"],
@@ -258,6 +259,19 @@ def coalesced():
             job.record(rank, "0", "nccl:all_gather_into_tensor_coalesced", sizes[0], False)
             job.record(rank, "0", "nccl:all_gather_into_tensor_coalesced", sizes[1], False, step=0)
             job.coalesced(rank, turn < 5)
+    return job
+
+
+@case("consistent - -")
+def wrapped_coalesced():
+    """The ring ends inside a group, on each rank elsewhere; types differ, and so does the order of them."""
+    job = Job(4, keep=7)
+    for _ in range(9):
+        for rank in range(4):
+            kinds = [("Float", 256), ("BFloat16", 512)]
+            for i, (kind, count) in enumerate(reversed(kinds) if rank % 2 else kinds):
+                job.record(rank, "0", "nccl:all_gather_into_tensor_coalesced", count, False, dtype=kind, step=not i)
+            job.coalesced(rank, True)
     return job
 
 

@@ -3,9 +3,10 @@
 #
 # tracediff beside PyTorch's own analyzer of flight-recorder dumps. Where PyTorch is not installed its wheel (some
 # 500 MB) is fetched for NT_PEER=1, and of it only the analyzer is unpacked, which needs nothing else of PyTorch. The
-# table stays in $BUILD/flight_recorder_peer.md; NT_DUMPS names a directory with real dumps for it.
+# table stays in $BUILD/flight_recorder_peer.md; ../shared/data or the directory NT_DUMPS may have real dumps for it.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
+NT_DUMPS=${NT_DUMPS:-../shared/data}
 build=$(realpath "${BUILD:-build}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,7 +41,7 @@ while read -r name _ blame _; do
   cases+=("$name:$work/dumps/$name:$blame")
 done <"$work/cases"
 for item in fr-h200/skip:2 fr-h200/optype:3 fr-h200/dtype:0 fr-h200/exc:3 fr-nvrx/gpu_error_2nd:9,14 fr-nvrx/lock_gil_2nd:10,15; do
-  [ -d "${NT_DUMPS:-/nowhere}/${item%:*}" ] && cases+=("real, ${item%:*}:$NT_DUMPS/$item")
+  [ -d "$NT_DUMPS/${item%:*}" ] && cases+=("real, ${item%:*}:$NT_DUMPS/$item")
 done
 python3 tests/cli/flight_peer.py "$build/tracediff" "${cases[@]}" >"$build/flight_recorder_peer.md"
 status=$?

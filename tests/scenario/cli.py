@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 
-from scenario import verdict
+from scenario import properties, verdict
 from scenario.evidence import Report, ToolError, take
 from scenario.job import Job, JobError
 from scenario.parse import load
@@ -82,6 +82,10 @@ def run_scenario(scenario: Scenario, target: Target, folder: str, options: argpa
             report = take(job, run == "hung")
             save(report, folder)
             differences += verdict.check_report(scenario, plan, report.json, report.text)
+        if options.properties:
+            job.kill()
+            copy = properties.take_copy(job, os.path.join(folder, "copy"))
+            differences += properties.check(scenario, target, copy)
     except (JobError, ToolError) as error:
         differences.append(str(error))
     finally:
@@ -111,6 +115,8 @@ def parse_arguments(argv: list) -> argparse.Namespace:
     parser.add_argument("--explain", action="store_true", help="print the ranks' output and tracediff's report")
     parser.add_argument("--no-verdict", dest="verdict", action="store_false",
                         help="check only how the jobs end and their data, not tracediff")
+    parser.add_argument("--properties", action="store_true",
+                        help="check as well what must hold of any verdict: see scenario/properties.py")
     parser.add_argument("--list", action="store_true", help="print names and titles; run nothing")
     parser.add_argument("-j", dest="jobs", type=int, default=4, metavar="N", help="scenarios at a time (default 4)")
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"), metavar="DIR",

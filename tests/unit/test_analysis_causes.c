@@ -192,6 +192,23 @@ static void opposite_orders_are_a_cycle(void **state) {
   job_free(&j);
 }
 
+/* One against one, and the third's trace is missing: it may have made either of them the odd one out. */
+static void a_tied_cycle_that_lacks_a_voter_blames_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
+  job_call(&j, 0, a, NT_FN_AllReduce, 16);
+  job_block(&j, 0);
+  job_call(&j, 1, b, NT_FN_AllReduce, 16);
+  job_block(&j, 1);
+  job_call(&j, 2, a, NT_FN_AllReduce, 16);
+  job_drop(&j, 2);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  job_free(&j);
+}
+
 /* Turns of A and B; then rank `odd` calls B at once and waits in it. */
 static void turns_then_a_skip(uint32_t ranks, uint32_t turns, uint32_t odd) {
   uint32_t a = start(ranks, ranks == 2 ? "0-1" : "0-2");
@@ -325,6 +342,19 @@ static void a_doubled_rank_in_init_is_found(void **state) {
   for (uint32_t r = 0; r < 4; r++)
     make(r, 7, 4, r == 3 ? 2 : (int32_t)r);
   assert_verdict(&j, "init CommInitRank 1 blame 3 waiting 0-3");
+}
+
+/* Where communicator ranks do not follow world ranks, order tells nothing: it is one of the two. */
+static void a_doubled_rank_among_unordered_ones_is_undecided(void **state) {
+  (void)state;
+  start(4, "0-3");
+  for (uint32_t r = 0; r < 4; r++)
+    make(r, 7, 4, r == 0 ? 2 : 3 - (int32_t)r);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_INIT);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-1");
+  job_free(&j);
 }
 
 static void opposite_creations_are_an_init_cycle(void **state) {
@@ -565,6 +595,8 @@ int main(void) {
       TEST(dead_in_the_middle_of_an_operation),
       TEST(a_chain_ends_at_its_sink),
       TEST(a_stopped_chain_over_an_absent_rank_blames_nobody),
+      TEST(a_tied_cycle_that_lacks_a_voter_blames_nobody),
+      TEST(a_doubled_rank_among_unordered_ones_is_undecided),
       TEST(the_call_that_was_next_is_named),
       TEST(a_skip_that_waits_elsewhere_is_missing),
       TEST(opposite_orders_are_a_cycle),

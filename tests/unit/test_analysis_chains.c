@@ -75,6 +75,23 @@ static void creations_that_may_lack_several_ranks_blame_nobody(void **state) {
   assert_init("", "0", NT_UNDECIDED);
 }
 
+static void a_creation_that_waits_for_nobody_known_is_not_the_cause(void **state) {
+  (void)state;
+  start(4, "0-3");
+  uint32_t a = job_comm(&j, "A", "0-1");
+  create(2, 11, "", 3, 1);
+  create(3, 11, "", 3, 2);
+  job_call(&j, 1, a, NT_FN_AllReduce, 64);
+  job_block(&j, 1);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 2);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_string_equal(set_text(&v->findings[0].blame), "0");
+  assert_int_equal(v->findings[1].class, NT_CLASS_INIT);
+  assert_string_equal(set_text(&v->findings[1].blame), "");
+  job_free(&j);
+}
+
 static void creations_without_names_may_be_one_with_two_ids(void **state) {
   (void)state;
   start(3, "0-2");
@@ -110,6 +127,30 @@ static void a_creation_in_progress_is_under_way(void **state) {
   create_in_background(0);
   create_in_background(2);
   assert_init("1", "0-2", NT_LIKELY);
+}
+
+static void an_exit_after_polling_a_creation_is_a_consequence(void **state) {
+  (void)state;
+  start(3, "0-2");
+  create_in_background(0);
+  create_in_background(2);
+  job_pass(&j, 3000);
+  for (uint32_t r = 0; r < 3; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+  assert_init("1", "0-2", NT_LIKELY);
+}
+
+static void an_exit_inside_finalize_is_a_consequence(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  job_record(&j, 0, a, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 0);
+  job_record(&j, 1, b, NT_FN_CommFinalize, 0, -1)->seq = 1;
+  job_block(&j, 1);
+  job_pass(&j, 3000);
+  for (uint32_t r = 0; r < 2; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+  assert_verdict(&j, "teardown CommFinalize 1 blame 0-1 waiting 0");
 }
 
 static void a_communicator_in_use_has_been_made(void **state) {
@@ -170,8 +211,8 @@ static void to_have_left_one_communicator_comes_before_a_lack_in_another(void **
   assert_verdict(&j, "left AllReduce 4 blame 2 waiting 0-1");
 }
 
-static void a_destroy_waits_for_what_its_device_does(void **state) {
-  (void)state;
+/* A device is held up in front of an all-reduce, and all destroy the communicator. */
+static void destroyed_behind_a_kernel(void) {
   uint32_t w = start(3, "0-2");
   for (uint32_t r = 0; r < 3; r++) {
     job_call(&j, r, w, NT_FN_AllReduce, 64);
@@ -179,6 +220,22 @@ static void a_destroy_waits_for_what_its_device_does(void **state) {
   }
   for (uint32_t r = 0; r < 3; r++) {
     job_record(&j, r, w, NT_FN_CommDestroy, 0, -1)->seq = 1;
+  }
+}
+
+static void a_destroy_waits_for_what_its_device_does(void **state) {
+  (void)state;
+  destroyed_behind_a_kernel();
+  for (uint32_t r = 0; r < 3; r++)
+    job_block(&j, r);
+  assert_verdict(&j, "gpu AllReduce 1 blame 1 waiting 0-2");
+}
+
+static void a_host_waits_for_what_it_left_on_its_device(void **state) {
+  (void)state;
+  destroyed_behind_a_kernel();
+  for (uint32_t r = 0; r < 3; r++) {
+    job_record(&j, r, NT_NONE, NT_FN_cudaDeviceSynchronize, 0, -1);
     job_block(&j, r);
   }
   assert_verdict(&j, "gpu AllReduce 1 blame 1 waiting 0-2");
@@ -305,14 +362,18 @@ int main(void) {
       TEST(pairs_created_around_a_circle_wait_for_each_other),
       TEST(creations_that_lack_one_end_at_who_creates_nothing),
       TEST(creations_that_may_lack_several_ranks_blame_nobody),
+      TEST(a_creation_that_waits_for_nobody_known_is_not_the_cause),
       TEST(creations_without_names_may_be_one_with_two_ids),
       TEST(who_waits_in_another_creation_is_no_end),
       TEST(a_creation_in_progress_is_under_way),
+      TEST(an_exit_after_polling_a_creation_is_a_consequence),
+      TEST(an_exit_inside_finalize_is_a_consequence),
       TEST(a_communicator_in_use_has_been_made),
       TEST(a_communicator_to_be_made_has_all_its_members),
       TEST(who_ends_a_communicator_does_not_wait_for_those_that_wait_for_it),
       TEST(to_have_left_one_communicator_comes_before_a_lack_in_another),
       TEST(a_destroy_waits_for_what_its_device_does),
+      TEST(a_host_waits_for_what_it_left_on_its_device),
       TEST(a_finalize_and_a_creation_that_wait_for_each_other_are_init),
       TEST(of_a_message_and_a_collective_the_one_that_was_next_is_named),
       TEST(a_message_that_was_next_is_named_before_a_collective),

@@ -46,6 +46,21 @@ static void a_device_held_by_other_work_is_to_blame(void **state) {
   assert_verdict(&j, "gpu AllReduce 2 blame 1 waiting 0-2");
 }
 
+/* Two hosts went on to the next operation, but the first is known to be unfinished: it lacks the third, whose trace
+ * is missing. */
+static void who_went_on_is_held_by_what_is_unfinished(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED);
+    job_call(&j, r, b, NT_FN_AllReduce, 64);
+    at(r, 1, 2, NT_PROGRESS_ENQUEUED);
+  }
+  job_drop(&j, 2);
+  assert_verdict(&j, "undecided AllReduce 1 blame  waiting 0-1");
+}
+
 static void operations_behind_it_are_consequences(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
@@ -173,6 +188,39 @@ static void messages_in_a_circle_are_named_by_the_side_at_the_head(void **state)
     at(r, 1, 2, NT_PROGRESS_ENQUEUED);
   }
   assert_verdict(&j, "p2p Recv 1 blame 0-1 waiting 0-1");
+}
+
+static void who_waits_for_a_rank_without_a_trace_is_not_late(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3"), b = job_comm(&j, "B", "0-3");
+  for (uint32_t r = 0; r < 3; r++) {
+    job_call(&j, r, a, NT_FN_Reduce, 64);
+    at(r, 1, 1, r ? NT_PROGRESS_FINISHED : NT_PROGRESS_REACHED);
+    if (!r)
+      continue;
+    job_call(&j, r, a, NT_FN_Broadcast, 64);
+    at(r, 1, 2, NT_PROGRESS_REACHED);
+  }
+  job_call(&j, 3, b, NT_FN_AllReduce, 64);
+  job_drop(&j, 3);
+  assert_verdict(&j, "undecided Reduce 1 blame  waiting 0");
+}
+
+static void of_messages_from_out_of_sight_the_first_unfinished_is_waited_for(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  for (uint32_t turn = 0; turn < 2; turn++) {
+    job_recv(&j, 1, a, 0, 64);
+    at(1, 1, 2 * turn + 1, turn ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED);
+    if (!turn) {
+      job_send(&j, 1, a, 2, 64);
+      at(1, 1, 2, NT_PROGRESS_FINISHED);
+    }
+    job_recv(&j, 2, a, 1, 64);
+    at(2, 1, turn + 1, turn ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED);
+  }
+  job_drop(&j, 0);
+  assert_verdict(&j, "undecided Recv 2 blame  waiting 1");
 }
 
 static void events_tie_streams_together(void **state) {
@@ -433,6 +481,7 @@ static void other_settings_are_a_warning(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_device_held_by_other_work_is_to_blame),
+      cmocka_unit_test(who_went_on_is_held_by_what_is_unfinished),
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
       cmocka_unit_test(a_device_that_gets_on_is_no_stall),
@@ -441,6 +490,8 @@ int main(void) {
       cmocka_unit_test(opposite_order_on_one_stream_is_a_cycle),
       cmocka_unit_test(without_a_majority_all_of_the_cycle_are_named),
       cmocka_unit_test(a_majority_that_leaves_nobody_to_blame_blames_all),
+      cmocka_unit_test(who_waits_for_a_rank_without_a_trace_is_not_late),
+      cmocka_unit_test(of_messages_from_out_of_sight_the_first_unfinished_is_waited_for),
       cmocka_unit_test(a_skip_that_waits_in_what_all_have_called_is_missing),
       cmocka_unit_test(messages_in_a_circle_are_named_by_the_side_at_the_head),
       cmocka_unit_test(opposite_order_on_two_streams_is_none),

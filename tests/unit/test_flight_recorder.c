@@ -216,6 +216,28 @@ static void damaged_entries_are_counted_and_the_rest_is_kept(void **state) {
                       "no such/dump_0: 4 entries are damaged, 0 of an unknown kind");
 }
 
+static void a_number_that_is_no_member_gives_way_to_messages(void **state) {
+  (void)state;
+  const struct nt_model_rank *rank =
+      load(2026, entry(0, "7", "nccl:send 0->1", 1, 8, "completed"), "");
+  assert_int_equal(rank->world, 3); /* rank 0 of the group [3, 1] */
+}
+
+static void json_that_is_nested_too_deep_is_refused(void **state) {
+  (void)state;
+  char text[512] = "{\"version\": \"2.10\", \"entries\": ";
+  struct nt_error error = {0};
+  size_t length = strlen(text);
+  for (int i = 0; i < 100; i++)
+    text[length + i] = '[', text[length + 100 + i] = ']';
+  strcpy(text + length + 200, "}");
+  int status =
+      nt_load_flight_recorder(&loader, "dump_0", (const uint8_t *)text, strlen(text), &error);
+  assert_int_equal(status, -NT_ERR_CORRUPT);
+  assert_string_equal(error.reason, "JSON nested more than 64 deep");
+  assert_int_equal(loader.model.rank_count, 0);
+}
+
 static void what_begins_like_a_dump_is_one_if_it_is_named(void **state) {
   (void)state;
   static const uint8_t pickle[] = "\x80\x02N.", dump[] = "\x80\x02}X\x07\0\0\0entries";
@@ -241,6 +263,8 @@ int main(void) {
       cmocka_unit_test_teardown(a_dump_without_entries_tells_how_far_its_groups_came, forget),
       cmocka_unit_test_teardown(messages_are_numbered_by_queue, forget),
       cmocka_unit_test_teardown(damaged_entries_are_counted_and_the_rest_is_kept, forget),
+      cmocka_unit_test_teardown(a_number_that_is_no_member_gives_way_to_messages, forget),
+      cmocka_unit_test_teardown(json_that_is_nested_too_deep_is_refused, forget),
       cmocka_unit_test(what_begins_like_a_dump_is_one_if_it_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

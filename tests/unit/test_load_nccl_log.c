@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's own logs: every spelling from 2.18 to 2.30, files of many processes, and what is damaged. */
 #include <dirent.h>
+#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -595,7 +596,7 @@ static void hostile_values_do_no_harm(void **state) {
   end(&logs);
 }
 
-/* Real logs of known faults, where there are some: NCCLTRACE_TEST_LOGS=DIR with DIR/CASE/FILE. */
+/* Real logs of known faults, where there are some: NT_LOGS=DIR with DIR/CASE/FILE. */
 static void real_logs_name_the_culprit(void **state) {
   static const struct {
     const char *name;
@@ -605,10 +606,12 @@ static void real_logs_name_the_culprit(void **state) {
   } cases[] = {{"skip", NT_CLASS_MISSING, 7, "2"},
                {"optype", NT_CLASS_MISMATCH, 5, "3"},
                {"killed", NT_CLASS_MISSING, 7, "1"}};
-  const char *directory = getenv("NCCLTRACE_TEST_LOGS");
+  const char *directory = getenv("NT_LOGS");
   (void)state;
-  if (!directory) {
-    print_message("no real logs: NCCLTRACE_TEST_LOGS is not set\n");
+  if (!directory)
+    directory = "../shared/data/nccl-log";
+  if (access(directory, R_OK) != 0) {
+    print_message("no real logs in %s (NT_LOGS)\n", directory);
     skip();
   }
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

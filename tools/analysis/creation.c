@@ -18,17 +18,26 @@ static int by_place(const void *a, const void *b) {
   return x->world < y->world ? -1 : x->world > y->world;
 }
 
-/* A call on it shows that it was made, whatever was asked of NCCL since. */
-static bool is_used(const struct nt_job *job, const struct nt_member *member) {
-  const struct nt_model_rank *rank = nt_member_rank(job, member);
+/* A call on it shows that it was made, whatever NCCL was asked since. */
+static bool is_used(const struct nt_model_rank *rank, uint32_t view) {
   for (uint32_t i = 0; i < rank->call_count; i++) {
     enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
     bool operation = nt_fn_is_collective(rank->calls[i].fn) || shape == NT_SHAPE_SEND ||
                      shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT;
-    if (rank->calls[i].view == member->view && operation && nt_call_counts(&rank->calls[i]))
+    if (rank->calls[i].view == view && operation && nt_call_counts(&rank->calls[i]))
       return true;
   }
   return false;
+}
+
+bool nt_creation_in_progress(const struct nt_job *job, uint32_t r, uint32_t index) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  const struct nt_model_call *call = &rank->calls[index];
+  if (!(call->flags & NT_CALL_IN_PROGRESS) || nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT ||
+      call->view == NT_NONE)
+    return false;
+  uint16_t state = rank->views[call->view].state;
+  return (state == NT_COMM_CREATING || state == NT_COMM_ABORTED) && !is_used(rank, call->view);
 }
 
 /* One creator per member; false if the creation has completed or does not concern us. */
@@ -55,8 +64,7 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
         continue; /* it does not wait there any more */
       creator.enter_ns = call->enter_ns;
       creator.open = nt_call_is_open(job, member->rank, creator.call) ||
-                     ((call->flags & NT_CALL_IN_PROGRESS) && view->state == NT_COMM_CREATING &&
-                      !is_used(job, member));
+                     nt_creation_in_progress(job, member->rank, creator.call);
       creator.refused = !creator.open && (call->flags & NT_CALL_VOID);
     }
     if (creator.call == NT_NONE)
@@ -226,25 +234,36 @@ static int vote_joints(struct nt_creation *creation) {
   return status;
 }
 
+/* Does another creator claim the same place? *below: how many have a lower world rank. */
+static bool is_doubled(const struct nt_creation *creation, uint32_t index, uint32_t *below) {
+  const struct nt_creator *self = &creation->creators[index];
+  bool doubled = false;
+  *below = 0;
+  for (uint32_t j = 0; j < creation->creator_count; j++) {
+    const struct nt_creator *other = &creation->creators[j];
+    doubled |= j != index && other->comm_rank == self->comm_rank;
+    *below += other->world < self->world;
+  }
+  return doubled;
+}
+
 /* Of ranks that claim the same place, those are to blame that break the rule which all the others
- * follow: world ranks ascend with communicator ranks. Both sides if that does not tell. */
+ * follow: world ranks ascend with communicator ranks. Both sides, undecided, if that does not tell. */
 static int blame_duplicates(struct nt_creation *creation) {
   int status = 0;
-  for (int pass = 0; pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++)
-    for (uint32_t i = 0; i < creation->creator_count && !status; i++) {
-      const struct nt_creator *self = &creation->creators[i];
-      bool doubled = false;
-      uint32_t below = 0;
-      for (uint32_t j = 0; j < creation->creator_count; j++) {
-        const struct nt_creator *other = &creation->creators[j];
-        doubled |= j != i && other->comm_rank == self->comm_rank;
-        below += other->world < self->world;
-      }
-      bool whole = (int64_t)creation->creator_count == creation->size;
-      if (doubled && (pass || (whole && (int64_t)below != self->comm_rank)))
-        status = blame_creator(creation, self);
-    }
-  creation->decided = true;
+  uint32_t below;
+  creation->decided = (int64_t)creation->creator_count == creation->size;
+  for (uint32_t i = 0; i < creation->creator_count; i++)
+    creation->decided &=
+        is_doubled(creation, i, &below) || (int64_t)below == creation->creators[i].comm_rank;
+  for (int pass = creation->decided ? 0 : 1;
+       pass < 2 && !nt_rank_set_count(&creation->blame) && !status; pass++) {
+    creation->decided = pass == 0;
+    for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+      if (is_doubled(creation, i, &below) &&
+          (pass || (int64_t)below != creation->creators[i].comm_rank))
+        status = blame_creator(creation, &creation->creators[i]);
+  }
   return status;
 }
 

@@ -45,6 +45,10 @@ struct nt_creations {
   uint32_t count;
 };
 
+/* The call began to create a non-blocking communicator, which has not been seen ready or in use, though it may have
+ * been aborted since. */
+bool nt_creation_in_progress(const struct nt_job *job, uint32_t rank, uint32_t call);
+
 /* Creations by unique id that had not completed at the cut. Returns 0 or a negative enum nt_err; free the
  * result either way. */
 int nt_creations_find(const struct nt_job *job, struct nt_creations *out);

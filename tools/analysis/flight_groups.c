@@ -264,9 +264,23 @@ static int32_t message_rank(const struct nt_flight *flight) {
   return world;
 }
 
+/* Is the rank in all groups whose ranks are told? */
+static bool is_member(const struct nt_value *config, int32_t world) {
+  bool member = true;
+  for (uint32_t i = 0; i < nt_value_count(config) && config->type == NT_VALUE_MAP && member; i++) {
+    struct ranks ranks;
+    if (read_ranks(nt_value_get(config->items[2 * (size_t)i + 1], "ranks", NULL), &ranks) == 0)
+      member = !ranks.count || has(&ranks, world);
+    free(ranks.list);
+  }
+  return member;
+}
+
 int32_t nt_flight_world(const char *source, const struct nt_flight *flight) {
-  int32_t world = number_of(source);
-  if (world < 0)
-    world = common_rank(flight->config);
-  return world < 0 ? message_rank(flight) : world;
+  const int32_t named = number_of(source);
+  if (named >= 0 && is_member(flight->config, named))
+    return named;
+  int32_t world = common_rank(flight->config);
+  world = world < 0 ? message_rank(flight) : world;
+  return world < 0 ? named : world;
 }

@@ -29,8 +29,6 @@ struct nt_flight_group {
   uint32_t view;
   uint32_t last_seq;       /* of its collectives, 0 if there is none */
   uint32_t call, call_seq; /* of the newest collective; NT_NONE if none */
-  uint32_t merged;         /* entries in that one */
-  bool merged_end;         /* and its end was seen */
   uint32_t p2p, p2p_seq;   /* first message of the newest group of these; NT_NONE */
   bool any, any_p2p;
   int64_t pg_id; /* -1 if not known */

@@ -35,6 +35,8 @@ static int by_queue(const void *a, const void *b) {
     return x->destination < y->destination ? -1 : 1;
   if (x->send != y->send)
     return x->send ? -1 : 1;
+  if (x->call->enter_ns != y->call->enter_ns) /* calls are by thread, a queue is not */
+    return x->call->enter_ns < y->call->enter_ns ? -1 : 1;
   return x->call < y->call ? -1 : x->call > y->call;
 }
 
@@ -186,6 +188,8 @@ static void settle_group(const struct nt_model *model, struct keyed *keyed, uint
     if (keyed[i].view->nranks < 0)
       keyed[i].view->nranks = world;
     messages |= keyed[i].messages;
+  }
+  for (uint32_t i = 0; i < count; i++) {
     if (keyed[i].calls)
       find_reach(&model->ranks[keyed[i].rank], keyed[i].index, &reach);
     else if (keyed[i].view->collectives > reach.high && !messages)

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "analysis/creation.h"
 #include "analysis/freeze_parts.h"
 #include "nccl/nccl_types.h"
 
@@ -82,6 +83,7 @@ bool nt_freeze_waits_for_others(enum nt_shape shape) {
   case NT_SHAPE_RECV:
   case NT_SHAPE_GROUP_END:
   case NT_SHAPE_COMM_INIT:
+  case NT_SHAPE_COMM_FINALIZE:
   case NT_SHAPE_COMM_SPLIT:
   case NT_SHAPE_COMM_SHRINK:
   case NT_SHAPE_COMM_GROW:
@@ -91,8 +93,11 @@ bool nt_freeze_waits_for_others(enum nt_shape shape) {
   }
 }
 
-static bool spans(const struct nt_model_call *call, int64_t from, int64_t to) {
-  return call->enter_ns <= from && (!call->exit_ns || call->exit_ns >= to);
+static bool spans(const struct nt_search *s, uint32_t rank, uint32_t index, int64_t from,
+                  int64_t to) {
+  const struct nt_model_call *call = &s->job->model->ranks[rank].calls[index];
+  return call->enter_ns <= from &&
+         (!call->exit_ns || call->exit_ns >= to || nt_creation_in_progress(s->job, rank, index));
 }
 
 /* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
@@ -101,14 +106,14 @@ static bool waited_in_call(const struct nt_search *s, uint32_t index, int64_t ns
   const struct nt_rank_facts *facts = &s->ranks[index];
   if (s->wait_ns < NT_WAIT_NS) { /* of a single moment: short calls count as well */
     for (uint32_t i = 0; i < rank->call_count; i++)
-      if (spans(&rank->calls[i], ns - s->wait_ns, ns) &&
+      if (spans(s, index, i, ns - s->wait_ns, ns) &&
           nt_freeze_waits_for_others(nt_fn_shape(rank->calls[i].fn)) &&
           !(rank->calls[i].flags & NT_CALL_ABANDONED))
         return true;
     return false;
   }
   for (uint32_t i = 0; i < facts->call_count; i++)
-    if (spans(&rank->calls[facts->calls[i]], ns - s->wait_ns, ns))
+    if (spans(s, index, facts->calls[i], ns - s->wait_ns, ns))
       return true;
   return false;
 }
@@ -188,7 +193,8 @@ static int find_rank_facts(struct nt_search *s, uint32_t index) {
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    if ((!call->exit_ns || call->exit_ns - call->enter_ns >= NT_WAIT_NS) &&
+    if ((!call->exit_ns || call->exit_ns - call->enter_ns >= NT_WAIT_NS ||
+         nt_creation_in_progress(s->job, index, i)) &&
         nt_freeze_waits_for_others(nt_fn_shape(call->fn)) && !(call->flags & NT_CALL_ABANDONED))
       facts->calls[facts->call_count++] = i;
     if ((call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED ||

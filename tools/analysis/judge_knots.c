@@ -3,9 +3,9 @@
  * Ranks that wait for each other.
  *
  * Where a strict majority of the ranks that are in all of it took one order, the others are blamed, else
- * all are. A rank that had kept one order in earlier turns and now waits in the later operation without
- * having called the earlier one has skipped it: that is `missing`, not a cycle, and after several turns no
- * matter of votes.
+ * all are; nobody, if the trace of one that might have made the majority is missing. A rank that had kept one
+ * order in earlier turns and now waits in the later operation without having called the earlier one has skipped
+ * it: that is `missing`, not a cycle, and after several turns no matter of votes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +134,15 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
+/* A member without a trace may have taken part. Who has one and made no view has not called. */
+static bool lacks_voters(const struct knot *knot) {
+  const bool missing = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+  for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
+    if (knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent)
+      return true;
+  return false;
+}
+
 /* The rank's own end of a message, NULL if it has none in it. */
 static const struct nt_p2p_end *end_of(const struct knot *knot, const struct nt_stuck *stuck,
                                        uint32_t rank) {
@@ -253,12 +262,14 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding, bool s
   nt_rank_set_free(&members);
 }
 
-/* Blames those who are in all of it and did not take `common` first, or everybody where that is NT_NONE. True in
- * *skipped: each of them has skipped it. */
+/* Blames those who are in all of it and did not take `common` first, or everybody where that is NT_NONE and no
+ * voter is missing. True in *skipped: each of them has skipped it. */
 static int blame(const struct knot *knot, uint32_t common, struct nt_finding *finding,
                  bool *skipped) {
   int status = 0;
   *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE;
+  if (common == NT_NONE && lacks_voters(knot))
+    return 0;
   for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
     uint32_t own = waits_in(knot, knot->ranks[i]);
     if (common != NT_NONE && (own == common || !in_all(knot, knot->ranks[i])))
@@ -303,7 +314,9 @@ static int judge(struct knot *knot) {
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = sure && !(skipped && message) ? NT_CERTAIN : NT_LIKELY;
+  finding->confidence = common == NT_NONE && lacks_voters(knot) ? NT_UNDECIDED
+                        : sure && !(skipped && message)         ? NT_CERTAIN
+                                                                : NT_LIKELY;
   status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   for (uint32_t i = 0; i < knot->stuck_count && message && !skipped && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,

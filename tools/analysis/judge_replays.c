@@ -3,7 +3,7 @@
  * Ranks of a communicator that replay different graphs, and what the graphs hold that findings speak of.
  *
  * A graph is what it holds on the communicator: its numbers differ between ranks, and may. Those that replay
- * another one than most are to blame; on a tie nobody is.
+ * another one than more than half of the ranks are to blame.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,12 +90,11 @@ static uint64_t sig_at(const struct nt_inquiry *inquiry, uint32_t joint, uint32_
   return replay ? replay->sig : 0;
 }
 
-/* Whose replay stands for most: a member; *decided if more replay it than any other. */
+/* Whose replay stands for most: a member; *decided if more than half of those that launched replay it. */
 static uint32_t most(const struct nt_inquiry *inquiry, uint32_t index, uint32_t position,
                      bool *decided) {
   const struct nt_joint *joint = &inquiry->job->joints[index];
-  uint32_t best = NT_NONE, best_votes = 0;
-  *decided = false;
+  uint32_t best = NT_NONE, best_votes = 0, voters = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     uint64_t sig = sig_at(inquiry, index, i, position);
     uint32_t votes = 0;
@@ -105,14 +104,13 @@ static uint32_t most(const struct nt_inquiry *inquiry, uint32_t index, uint32_t 
       seen |= same && k < i;
       votes += same;
     }
-    if (seen)
-      continue;
-    *decided = votes == best_votes ? false : votes > best_votes ? true : *decided;
-    if (votes > best_votes) {
+    voters += sig != 0;
+    if (!seen && votes > best_votes) {
       best = i;
       best_votes = votes;
     }
   }
+  *decided = best_votes * 2 > voters;
   return best;
 }
 

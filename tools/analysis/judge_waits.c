@@ -410,6 +410,7 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   if (creation->problem == NT_CREATION_MISSING) {
     from = &creation->missing;
     finding->confidence = creation->missing_known ? NT_LIKELY : NT_UNDECIDED;
+    finding->open_end = !creation->missing_known;
   }
   for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
        w = nt_rank_set_next(from, w + 1))

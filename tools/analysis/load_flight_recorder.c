@@ -21,6 +21,7 @@
 #include "analysis/pickle.h"
 #include "cli/stack_text.h"
 #include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
 
 enum { THREADS_MAX = 64, FRAMES_MAX = 64, FRAME_TEXT = 512, SITES = 256, LAYOUT = 64 };
 
@@ -74,7 +75,8 @@ struct entries {
   const struct nt_value *newest_frames; /* of the newest call */
   uint32_t newest;
   int64_t newest_record;
-  uint32_t group;         /* of messages that are coalesced */
+  bool first_coalesced; /* the first collective is a group, of which the begin may be overwritten */
+  uint32_t group;       /* of messages that are coalesced */
   uint8_t layout[LAYOUT]; /* which key stood where in the entry before */
   char *room;             /* for the texts of frames */
 };
@@ -256,6 +258,30 @@ static int add_message(struct entries *e, struct nt_flight_group *group,
   return 0;
 }
 
+/* Elements as bytes, saturated. */
+static uint64_t bytes_of(uint64_t count, uint8_t dtype) {
+  const size_t size = nt_dtype_size(dtype);
+  return __builtin_mul_overflow(count, size ? size : 1, &count) ? NT_COUNT_UNKNOWN : count;
+}
+
+/* One more operation of a coalesced group, in which order is free: sizes add up, of different types in bytes. */
+static void merge(struct nt_model_call *call, const struct nt_value *const field[KEYS],
+                  const struct nt_flight_op *op) {
+  const struct nt_flight_sizes sizes = {field[IN_SIZES], field[IN_TYPES], field[OUT_SIZES],
+                                        field[OUT_TYPES]};
+  uint8_t dtype;
+  uint64_t count = nt_flight_count(op->fn, &sizes, &dtype);
+  if (dtype != call->dtype) {
+    call->count = bytes_of(call->count, call->dtype);
+    count = bytes_of(count, dtype);
+    call->dtype = ncclUint8;
+  }
+  if (__builtin_add_overflow(call->count, count, &call->count))
+    call->count = NT_COUNT_UNKNOWN;
+  if (op->fn && op->fn < call->fn)
+    call->fn = op->fn;
+}
+
 static int add_collective(struct entries *e, struct nt_flight_group *group,
                           const struct nt_value *const field[KEYS], const struct nt_flight_op *op,
                           int64_t seq) {
@@ -264,18 +290,12 @@ static int add_collective(struct entries *e, struct nt_flight_group *group,
   group->any = true;
   if (seq > group->last_seq)
     group->last_seq = (uint32_t)seq;
-  if (joins && op->end) {
-    close_group(e, group, false, progress_of(field));
-    return 0;
-  }
   if (joins) {
-    const struct nt_flight_sizes sizes = {field[IN_SIZES], field[IN_TYPES], field[OUT_SIZES],
-                                          field[OUT_TYPES]};
-    struct nt_model_call *call = &rank->calls[group->call];
-    uint8_t dtype;
-    uint64_t count = nt_flight_count(op->fn, &sizes, &dtype);
-    if (__builtin_add_overflow(call->count, count, &call->count))
-      call->count = NT_COUNT_UNKNOWN;
+    e->first_coalesced |= group->call == 0;
+    if (op->end)
+      close_group(e, group, false, progress_of(field));
+    else
+      merge(&rank->calls[group->call], field, op);
     return 0;
   }
   if (op->fn == NT_FN_NONE) { /* of a kind that is not known here: a gap */
@@ -314,6 +334,8 @@ static int add_entry(struct entries *e, const struct nt_value *entry) {
   if (!group)
     return -NT_ERR_MEMORY;
   group->pg_id = nt_value_integer(field[PG_ID], -1);
+  if (!field[IS_P2P] && op.end && group->p2p != NT_NONE && group->p2p_seq == number)
+    p2p = true; /* older recorders do not say what a group was of */
   return p2p ? add_message(e, group, field, &op, number)
              : add_collective(e, group, field, &op, number);
 }
@@ -409,6 +431,8 @@ static int fill(struct entries *e, const char *source) {
     rank->views[flight->groups[g].view].collectives = flight->groups[g].last_seq;
   if (rank->overwritten)
     nt_flight_status(flight);
+  if (rank->overwritten && e->first_coalesced)
+    rank->calls[0].flags |= NT_CALL_VOID; /* what of it is left says nothing */
   open_groups(e, !rank->overwritten);
   place_enqueued(e);
   sort_calls(e);

@@ -293,8 +293,12 @@ static void drop_doubles(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     struct nt_model_rank *rank = &model->ranks[i];
     if (kept && rank->world >= 0 && model->ranks[kept - 1].world == rank->world) {
-      nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
-                    rank->world, model->ranks[kept - 1].pid, rank->pid);
+      if (rank->recorder == NT_RECORDER_TRACE)
+        nt_model_note(model, "two traces claim rank %d; the newer is used (pid %u, not pid %u)",
+                      rank->world, model->ranks[kept - 1].pid, rank->pid);
+      else
+        nt_model_note(model, "two files claim rank %d; the newer is used (%s, not %s)", rank->world,
+                      model->ranks[kept - 1].source, rank->source);
       nt_model_free_rank(rank);
       continue;
     }

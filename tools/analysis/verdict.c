@@ -251,7 +251,8 @@ static void note_blocked(struct nt_verdict *out) {
 /* By cause: those that are gone before those that differ; then by time, then by what never ties. */
 static int by_precedence(const void *a, const void *b) {
   const struct nt_finding *x = a, *y = b;
-  bool open_x = x->class == NT_CLASS_UNDECIDED, open_y = y->class == NT_CLASS_UNDECIDED;
+  bool open_x = x->class == NT_CLASS_UNDECIDED || x->open_end;
+  bool open_y = y->class == NT_CLASS_UNDECIDED || y->open_end;
   if (open_x != open_y)
     return open_x ? 1 : -1;
   if (x->since_ns != y->since_ns)

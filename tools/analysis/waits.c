@@ -147,14 +147,18 @@ static int64_t last_call_ns(const struct nt_job *job, uint32_t index) {
 }
 
 /* Only members without a trace can be behind. That holds the others if it is the last thing they did; where
- * one has gone on, the operation is taken as finished. Returns false if so. */
+ * one has gone on, the operation is taken as finished, unless it is known not to be. Returns false if so. */
 static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
   bool live = false;
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     const struct nt_model_call *call = nt_member_call(f->job, member, member->called);
-    if (!call || last_call_ns(f->job, member->rank) > call->enter_ns)
+    if (!call)
+      return false;
+    const uint32_t index = (uint32_t)(call - nt_member_rank(f->job, member)->calls);
+    if (last_call_ns(f->job, member->rank) > call->enter_ns &&
+        !nt_call_outstanding(f->job, member->rank, index))
       return false;
     const struct nt_model_rank *rank = nt_member_rank(f->job, member);
     stuck->moving |= rank->moved;
@@ -407,10 +411,13 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
     status = stuck_init(f, creations, i);
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++)
     status = stuck_teardown(f, i);
+  const struct nt_p2p_end *told = NULL;
   for (uint32_t i = 0; i < p2p->unmatched_count && !status; i++) {
     const struct nt_p2p_end *end = &p2p->ends[p2p->unmatched[i]];
-    if (i && nt_p2p_same_queue(end, &p2p->ends[p2p->unmatched[i - 1]]))
-      continue; /* only the first of a queue is waited for */
+    if ((told && nt_p2p_same_queue(end, told)) ||
+        (!nt_p2p_partner(f->job, end) && !nt_call_unfinished(f->job, end->rank, end->call)))
+      continue; /* only the first of a queue is waited for; without a trace of the other side, that which is not done */
+    told = end;
     status = stuck_message(f, p2p, p2p->unmatched[i]);
   }
   return status ? status : nt_stuck_pairs(f, p2p);

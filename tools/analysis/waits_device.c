@@ -86,14 +86,18 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
   }
 }
 
-/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize and destroy
- * wait for it. */
+/* All members gave it up, and nobody waits in it: what it had under way is nobody's concern. Finalize, destroy and
+ * a host that waits for its device after them do wait for it. */
 static bool is_over(const struct nt_finder *f, const struct nt_joint *joint) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (!member->ended_ns ||
-        (nt_fn_shape(member->ended_fn) != NT_SHAPE_COMM_ABORT && !is_gone(f, member->rank) &&
-         nt_call_is_open(f->job, member->rank, member->ended_call)))
+    if (!member->ended_ns)
+      return false;
+    bool aborted = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+    bool waits =
+        !is_gone(f, member->rank) && (nt_call_is_open(f->job, member->rank, member->ended_call) ||
+                                      nt_host_wait_of(f->job, member->rank) != NT_NONE);
+    if (!aborted && waits)
       return false;
   }
   return true;
@@ -140,6 +144,27 @@ static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct
   stuck->blocked_count = stuck->alone ? count : 0;
 }
 
+/* All with a trace have called it, up to `low`, and some have gone on to what others have not called: who waits in it waits
+ * for one without a trace, and not for nothing. Where nobody has gone on, waits.c tells. */
+static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position, uint32_t low) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  bool ahead = false;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    ahead |= joint->members[i].called > low;
+  struct nt_stuck *stuck =
+      ahead ? nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count) : NULL;
+  if (!stuck)
+    return ahead ? -NT_ERR_MEMORY : 0;
+  stuck->seq = position;
+  stuck->absent = true;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    nt_stuck_note_member(f, stuck, &joint->members[i], position);
+  nt_stuck_note_movement(f, stuck);
+  if (!stuck->waiter_count)
+    nt_stuck_drop(f);
+  return 0;
+}
+
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, position = 0;
@@ -150,9 +175,11 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     low = joint->members[i].called < low ? joint->members[i].called : low;
     position = first && (!position || first < position) ? first : position;
   }
-  if (!position || position > low || joint->absent || divergence->hidden_high ||
+  if (!position || position > low || divergence->hidden_high ||
       (divergence->position && divergence->position <= position))
     return 0;
+  if (joint->absent)
+    return stuck_blind(f, index, position, low);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DEVICE, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;

@@ -21,8 +21,8 @@ const char *nt_show_gpu(const struct nt_trace *trace, const struct nt_call *call
   struct nt_trace_stream stream;
   char text[NT_DURATION_TEXT];
   bool launches = !nt_fn_is_cuda(call->fn) || nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
-  if (!call->launch || !launches || (call->flags & NT_CALL_CAPTURED) || !stream_of(trace, call->stream, &stream) ||
-      !stream.polled_ns)
+  if (!call->launch || !launches || (call->flags & NT_CALL_CAPTURED) ||
+      !stream_of(trace, call->stream, &stream) || !stream.polled_ns)
     return "-";
   const struct nt_trace_mark *exact = nt_trace_mark_of(trace, NT_GPU_DURATION, call);
   const struct nt_trace_mark *done = nt_trace_mark_of(trace, NT_GPU_FINISHED, call);

@@ -216,8 +216,8 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       optional(call->peer, call->peer >= 0), "stream", optional(call->stream, call->stream != 0),
       "group", (json_int_t)call->group, "in_place", (call->flags & NT_CALL_IN_PLACE) != 0,
       "captured", (call->flags & NT_CALL_CAPTURED) != 0, "capture",
-      optional(nt_call_capture(call), nt_call_capture(call) != 0), "void", (call->flags & NT_CALL_VOID) != 0,
-      "result", nt_call_result(call), "duration_ns",
+      optional(nt_call_capture(call), nt_call_capture(call) != 0), "void",
+      (call->flags & NT_CALL_VOID) != 0, "result", nt_call_result(call), "duration_ns",
       optional(call->exit_ns - call->enter_ns, !open), "send", nt_json_address(call->send), "recv",
       nt_json_address(call->recv));
 }

@@ -308,26 +308,36 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* Ranks of different sources are never judged together: they tell different things of one call. */
-static void load_foreign(struct gather *g) {
-  int count[] = {[NT_RECORDER_TRACE] = g->loaded, [NT_RECORDER_LOG] = 0};
-  for (int i = 0; i < g->foreign_count; i++)
-    count[g->foreign[i].recorder]++;
-  enum nt_recorder chosen = count[NT_RECORDER_TRACE]    ? NT_RECORDER_TRACE
-                            : count[NT_RECORDER_FLIGHT] ? NT_RECORDER_FLIGHT
-                                                        : NT_RECORDER_LOG;
-  for (int i = 0; i < g->foreign_count && !g->status; i++) {
+/* Loads all files of one kind; returns how many there are. */
+static int load_kind(struct gather *g, enum nt_recorder recorder, bool wanted) {
+  int count = 0;
+  for (int i = 0; i < g->foreign_count; i++) {
+    if (g->foreign[i].recorder != recorder)
+      continue;
+    count++;
     struct nt_source *source =
-        g->foreign[i].recorder == chosen ? add_source(g, strdup(g->foreign[i].path)) : NULL;
+        wanted && !g->status ? add_source(g, strdup(g->foreign[i].path)) : NULL;
     if (source)
-      source->recorder = chosen;
+      source->recorder = recorder;
   }
   read_sources(g);
-  for (enum nt_recorder other = NT_RECORDER_FLIGHT; other <= NT_RECORDER_LOG; other++)
-    if (other != chosen && count[other])
-      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count[other],
-                    nt_source_name(other, count[other]), count[other] == 1 ? "was" : "were",
+  return count;
+}
+
+/* Ranks of different sources are never judged together: they tell different things of one call. The first source that can
+ * be read is judged: traces, dumps, logs. */
+static void load_foreign(struct gather *g) {
+  enum nt_recorder chosen = NT_RECORDER_TRACE;
+  for (enum nt_recorder kind = NT_RECORDER_FLIGHT; kind <= NT_RECORDER_LOG; kind++) {
+    const bool wanted = !g->loaded;
+    const int count = load_kind(g, kind, wanted);
+    if (wanted && g->loaded)
+      chosen = kind;
+    else if (count && g->loaded && !wanted)
+      nt_model_note(&g->loader.model, "%d %s %s left out: what is judged are the %s", count,
+                    nt_source_name(kind, count), count == 1 ? "was" : "were",
                     nt_source_name(chosen, 2));
+  }
   if (g->loaded && !g->status)
     g->status = nt_source_finish(&g->loader.model, chosen);
 }

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of every verdict, whatever the scenario: --properties.
+
+  order    the order in which files are named changes nothing, not a byte of the JSON
+  names    other world ranks give the same verdict, with the ranks renamed
+  absence  without the traces of some ranks nobody is blamed who is not to blame
+  rest     while one who waits still has a trace, something is found; and who is missing, dead or has left is no matter
+           of votes: the same ranks are blamed, or it is undecided
+
+The files are copies taken once all processes have ended, live areas included. Where something is told by the
+order of ranks, names do matter and are left alone: who lacks a trace, and who claims another's place (BY_ORDER).
+A finding that is `undecided` blames nobody: it names those among whom somebody is.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+
+from scenario.evidence import TOOL_SECONDS, ToolError
+from scenario.job import Job, live_area_dir
+from scenario.syntax import Scenario, format_ranks, parse_ranks
+from scenario.target import Target
+
+ORDERS = 3              # orders of the files
+NAMES = 2               # permutations of world ranks
+ABSENCES = 6            # sets of ranks that are left out
+MANY = 1 << 20
+BY_ORDER = {"init-duplicate-rank"}
+BY_MOMENT = {"healthy-killed-within-a-tick"}    # who died first is told by a moment that a busy machine does not keep
+# What does not hold yet: scenario -> property. One that holds again must be taken out.
+OPEN = {"mismatch-even-split": "absence", "p2p-wrong-peer": "absence", "p2p-wrong-peer-that-has-finished": "absence",
+        "p2p-wrong-peer-in-a-ring-that-ends": "absence"}
+
+
+class Copy:
+    """Files of an ended job: `files` by rank, each of a rank that has one, and the areas' folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.areas = folder, os.path.join(folder, "areas")
+        self.files: list = []           # (rank, path)
+        self.area_files: list = []      # likewise
+        os.makedirs(self.areas)
+
+    def paths(self, without=()) -> list:
+        return [path for rank, path in self.files if rank not in without]
+
+
+def take_copy(job: Job, folder: str) -> Copy:
+    """All that an ended job has left. Areas first: any tool may collect one meanwhile, into its file."""
+    copy = Copy(folder)
+    for rank, pid in enumerate(job.pids):
+        for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*.area")):
+            try:
+                copy.area_files.append((rank, shutil.copyfile(path, os.path.join(copy.areas, os.path.basename(path)))))
+            except FileNotFoundError:
+                continue
+    for path in sorted(glob.glob(os.path.join(job.trace_dir, "*.trace"))):
+        rank = int(re.match(r"rank(\d+)", os.path.basename(path)).group(1))
+        copy.files.append((rank, shutil.copy2(path, folder)))
+    known = {rank for rank, _ in copy.files}
+    copy.files += [(rank, path) for rank, path in copy.area_files if rank not in known]
+    return copy
+
+
+def renamed(target: Target, copy: Copy, order: list, folder: str) -> Copy:
+    """The same with other world ranks: rank r is order[r]."""
+    other = Copy(folder)
+    there = {path: shutil.copy2(path, other.areas) for _, path in copy.area_files}
+    there |= {path: shutil.copy2(path, folder) for _, path in copy.files if path not in there}
+    other.files = [(order[rank], there[path]) for rank, path in copy.files]
+    files = sorted(there.values())
+    result = subprocess.run([target.tool("scenario/renumber"), ",".join(map(str, order)), *files], check=False,
+                            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS)
+    if result.returncode:
+        raise ToolError(f"renumber: {result.stderr.strip()}")
+    return other
+
+
+def diagnose(target: Target, copy: Copy, paths: list) -> str:
+    """tracediff's JSON on these files."""
+    try:
+        result = subprocess.run([target.tool("tracediff"), "--json", *paths], capture_output=True, text=True, check=False,
+                                errors="replace", stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS,
+                                env={**os.environ, "NCCLTRACE_SHM": copy.areas})
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(f"tracediff did not end within {TOOL_SECONDS:.0f} s") from error
+    if result.returncode not in (0, 1):
+        raise ToolError(f"tracediff ended with status {result.returncode}: {result.stderr.strip()[-200:]}")
+    return result.stdout
+
+
+def check(scenario: Scenario, target: Target, copy: Copy) -> list:
+    """Differences, as in verdict.py. `copy` has the scenario's evidence."""
+    if not copy.files:
+        return []
+    chance = random.Random(scenario.name)
+    base = diagnose(target, copy, copy.paths())
+    present = {rank for rank, _ in copy.files}
+    found = {"order": check_order(target, copy, base, chance), "names": [],
+             "absence": [], "rest": []}
+    if scenario.name not in BY_MOMENT:
+        found |= check_absence(scenario, target, copy, json.loads(base), chance)
+    if not scenario.drop and present == set(range(scenario.ranks)) and scenario.name not in BY_ORDER:
+        found["names"] = check_names(scenario, target, copy, json.loads(base), chance)
+    known = OPEN.get(scenario.name, "")
+    if known and not found[known]:
+        return [f"expected {known} not to hold yet, got that it does: take the scenario out of OPEN"]
+    return [difference for name, differences in found.items() if name != known for difference in differences]
+
+
+def check_order(target: Target, copy: Copy, base: str, chance: random.Random) -> list:
+    paths = copy.paths()
+    orders = [paths[::-1], paths[1:] + paths[:1]] + [chance.sample(paths, len(paths)) for _ in range(ORDERS - 2)]
+    for order in orders:
+        if order != paths and diagnose(target, copy, order) != base:
+            return [f"expected one verdict in every order, got another for {' '.join(map(os.path.basename, order))}"]
+    return []
+
+
+def check_names(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> list:
+    ranks = list(range(scenario.ranks))
+    orders = [ranks[::-1]] + [chance.sample(ranks, len(ranks)) for _ in range(NAMES - 1)]
+    differences = []
+    for number, order in enumerate(orders):
+        if order == ranks:
+            continue
+        other = renamed(target, copy, order, os.path.join(copy.folder, f"names{number}"))
+        got = summary(json.loads(diagnose(target, other, other.paths())), ranks)
+        wanted = summary(base, order)
+        differences += [f"expected the same with ranks {','.join(map(str, ranks))} named {','.join(map(str, order))}, "
+                        f"got {what} {got[what]}, not {wanted[what]}" for what in wanted if wanted[what] != got[what]]
+        shutil.rmtree(other.folder, ignore_errors=True)
+    return differences
+
+
+def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> dict:
+    present = sorted({rank for rank, _ in copy.files})
+    guilty = blamed(base) | expected_blame(scenario)
+    found: dict = {"absence": [], "rest": []}
+    for absent in absences(present, chance):
+        report = json.loads(diagnose(target, copy, copy.paths(absent)))
+        innocent = blamed(report) - guilty - set(absent)
+        got = f"without the traces of {format_ranks(absent)}, got {report['verdict']}"
+        if innocent:
+            found["absence"].append(f"expected nobody else to be blamed {got} blaming {format_ranks(innocent)}")
+        first = base["findings"][0] if base["findings"] else None
+        if not first or set(absent) & set(ranks_of(first["blame"])) or first["confidence"] == "undecided" \
+                or not set(ranks_of(first["waiting"])) - set(ranks_of(first["blame"])) - set(absent):
+            continue
+        other = report["findings"][0] if report["findings"] else None
+        if not other:
+            found["rest"].append(f"expected a finding {got}")
+        elif first["class"] in ("missing", "dead", "left") and other["confidence"] != "undecided" \
+                and other["blame"] != first["blame"]:
+            found["rest"].append(f"expected {first['class']} blaming {first['blame']} {got} blaming {other['blame']}")
+    return found
+
+
+def absences(present: list, chance: random.Random) -> list:
+    """Sets of up to 30 % of the ranks, at least one: all single ones first."""
+    if len(present) < 3:
+        return []
+    sets = [(rank,) for rank in chance.sample(present, min(len(present), ABSENCES))]
+    most = len(present) * 3 // 10
+    if most > 1:
+        sets += chance.sample(list(itertools.combinations(present, most)), 2)
+    return sets[:ABSENCES]
+
+
+def expected_blame(scenario: Scenario) -> set:
+    blame: set = set()
+    for expect in scenario.expects:
+        if expect.what == "blame":
+            for option in expect.value.split("|"):
+                blame |= set() if option == "none" else set(parse_ranks(option, scenario.ranks))
+    return blame
+
+
+def blamed(report: dict) -> set:
+    return {rank for finding in report["findings"] if finding["confidence"] != "undecided"
+            for rank in ranks_of(finding["blame"])}
+
+
+def ranks_of(text: str | None) -> list:
+    return [] if not text or text == "none" else parse_ranks(text, MANY)
+
+
+def summary(report: dict, order: list) -> dict:
+    """What must be equal however the ranks are named: with rank r named order[r]."""
+    findings = [describe(finding, order) for finding in report["findings"]]
+    return {"verdict": report["verdict"], "first": findings[:1], "findings": sorted(findings),
+            "present": name_all(report["ranks"]["present"], order),
+            "warnings": sorted(describe(warning, order) for warning in report["warnings"])}
+
+
+def describe(finding: dict, order: list) -> str:
+    comm = finding["comm"] or {}
+    culprits = sorted((order[culprit["rank"]], culprit["state"], culprit["since"]) for culprit in finding["culprits"])
+    parts = [finding["class"], finding["confidence"], finding["op"], finding["seq"], finding["field"],
+             "comm", comm.get("id"), comm.get("ordinal"), comm.get("size"), name_all(comm.get("ranks"), order),
+             "blame", name_all(finding["blame"], order), "waiting", name_all(finding["waiting"], order), culprits]
+    return " ".join(str(part) for part in parts)
+
+
+def name_all(ranks: str | None, order: list) -> str:
+    return format_ranks(order[rank] for rank in ranks_of(ranks))
