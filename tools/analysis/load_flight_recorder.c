@@ -370,7 +370,7 @@ static int by_thread(const void *a, const void *b) {
   const struct nt_model_call *x = a, *y = b;
   if (x->thread != y->thread)
     return x->thread < y->thread ? -1 : 1;
-  return x->event < y->event ? -1 : x->event > y->event;
+  return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
 /* The model has calls by thread, in program order within one. */
@@ -379,13 +379,13 @@ static void sort_calls(struct entries *e) {
   if (e->thread_count < 2 || !rank->call_count)
     return;
   for (uint32_t i = 0; i < rank->call_count; i++)
-    rank->calls[i].event = i; /* keeps the order */
+    rank->calls[i].buffer = i; /* keeps the order */
   uint32_t newest = e->newest;
   qsort(rank->calls, rank->call_count, sizeof *rank->calls, by_thread);
   for (uint32_t i = 0; i < rank->call_count; i++) {
-    if (rank->calls[i].event == newest)
+    if (rank->calls[i].buffer == newest)
       e->newest = i;
-    rank->calls[i].event = 0;
+    rank->calls[i].buffer = 0;
   }
 }
 
