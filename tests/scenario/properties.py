@@ -37,13 +37,7 @@ BY_ORDER = {"init"}                             # classes that may rest on the o
 # Who died first, and whom an error reached first, is told by a moment that a busy machine does not keep.
 BY_MOMENT = {"healthy-killed-within-a-tick", "mismatch-whose-error-ends-an-innocent-rank"}
 # What does not hold yet: scenario -> property. One that holds again must be taken out.
-OPEN = {"extra-of-equal-size": "absence", "mismatch-even-split": "absence",
-        "mismatch-even-split-then-all-differs": "absence", "mismatch-even-split-then-watchdogs-abort": "absence",
-        "init-two-ids-in-equal-parts": "absence",
-        "missing-each-one-call-in-one-communicator": "absence", "missing-one-behind-and-two-behind": "absence",
-        "order-of-two-against-two": "absence", "p2p-wrong-peer": "absence",
-        "p2p-wrong-peer-that-has-finished": "absence", "p2p-wrong-peer-in-a-ring-that-ends": "absence",
-        "stalled-while-one-is-ahead": "absence"}
+OPEN = {}
 
 
 class Copy:
@@ -150,11 +144,12 @@ def check_names(scenario: Scenario, target: Target, copy: Copy, base: dict, chan
 
 def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> dict:
     present = sorted({rank for rank, _ in copy.files})
-    guilty = blamed(base) | expected_blame(scenario)
+    guilty = blamed(base) | expected_ranks(scenario, "blame")
+    innocents = expected_ranks(scenario, "innocent") or set(range(scenario.ranks))
     found: dict = {"absence": [], "rest": []}
     for absent in absences(present, chance):
         report = json.loads(diagnose(target, copy, copy.paths(absent)))
-        innocent = blamed(report) - guilty - set(absent)
+        innocent = (blamed(report) & innocents) - guilty - set(absent)
         got = f"without the traces of {format_ranks(absent)}, got {report['verdict']}"
         if innocent:
             found["absence"].append(f"expected nobody else to be blamed {got} blaming {format_ranks(innocent)}")
@@ -182,13 +177,14 @@ def absences(present: list, chance: random.Random) -> list:
     return sets[:ABSENCES]
 
 
-def expected_blame(scenario: Scenario) -> set:
-    blame: set = set()
+def expected_ranks(scenario: Scenario, what: str) -> set:
+    """Of all `expect blame` lines, or of another that names ranks."""
+    ranks: set = set()
     for expect in scenario.expects:
-        if expect.what == "blame":
+        if expect.what == what:
             for option in expect.value.split("|"):
-                blame |= set() if option == "none" else set(parse_ranks(option, scenario.ranks))
-    return blame
+                ranks |= set() if option == "none" else set(parse_ranks(option, scenario.ranks))
+    return ranks
 
 
 def blamed(report: dict) -> set:

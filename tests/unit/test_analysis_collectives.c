@@ -277,6 +277,20 @@ static void an_absent_rank_does_not_hide_the_culprit(void **state) {
   assert_verdict(&j, "missing AllReduce 2 blame 1 waiting 0,2");
 }
 
+static void an_absent_rank_may_make_it_even(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  job_others(&j, 1, a, NT_FN_AllReduce, 16);
+  job_call(&j, 1, a, NT_FN_AllReduce, 17);
+  job_drop(&j, 3);
+  assert_verdict(&j, "mismatch count AllReduce 1 blame  waiting 0-2");
+  a = start(6, "0-5");
+  job_others(&j, 1, a, NT_FN_AllReduce, 16);
+  job_call(&j, 1, a, NT_FN_AllReduce, 17);
+  job_drop(&j, 3);
+  assert_verdict(&j, "mismatch count AllReduce 1 blame 1 waiting 0-2,4-5");
+}
+
 static void only_an_absent_rank_can_be_missing(void **state) {
   (void)state;
   uint32_t a = start(4, "0-3");
@@ -382,6 +396,7 @@ int main(void) {
       TEST(a_group_without_end_has_called_nothing),
       TEST(refused_calls_do_not_count),
       TEST(an_absent_rank_does_not_hide_the_culprit),
+      TEST(an_absent_rank_may_make_it_even),
       TEST(only_an_absent_rank_can_be_missing),
       TEST(a_job_that_moves_is_consistent),
       TEST(the_verdict_does_not_depend_on_the_order_of_ranks),

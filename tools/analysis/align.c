@@ -258,6 +258,7 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     for (uint32_t i = 0; i < joint->member_count; i++)
       out->agreeing += sig_at(&joint->members[i], out->position) == value;
   }
+  out->sure = out->decided && (!joint->absent || 2 * out->agreeing > out->voters + joint->absent);
   out->reference = furthest(joint, out->position, value);
   out->deviations = calloc(out->voters, sizeof *out->deviations);
   if (!out->deviations)
@@ -419,7 +420,7 @@ int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
     uint64_t common = most_frequent(values, count, &vote->decided, &votes);
     if (votes == count)
       continue;
-    vote->decided = votes * 2 > count; /* two of six alike are no majority */
+    vote->decided = votes * 2 > count + joint->absent; /* two of six alike are no majority */
     vote->field = field;
     for (uint32_t i = 0; i < count; i++) {
       const struct nt_model_call *call =

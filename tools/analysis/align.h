@@ -34,7 +34,8 @@ struct nt_deviation {
 /* How the members that called the position voted on one field. */
 struct nt_vote {
   enum nt_field field; /* NT_FIELD_NONE: they agree on everything */
-  bool decided;        /* one value has more than half of the voters */
+  bool
+      decided; /* one value has more than half of the voters, members without a trace counted against it */
   uint32_t *minority; /* members with another value; all that differ from each other if undecided */
   uint32_t minority_count;
 };
@@ -43,6 +44,7 @@ struct nt_divergence {
   uint32_t position;  /* 0: none */
   uint32_t reference; /* a member that stands for most */
   bool decided;       /* the reference has more voters than any other value */
+  bool sure;          /* also if all members without a trace were of another mind */
   uint32_t voters;    /* members whose call at the position is known */
   uint32_t agreeing;  /* of these, with the reference */
   struct nt_deviation *deviations;

@@ -98,8 +98,8 @@ int nt_complete_findings(struct nt_inquiry *inquiry);
 /* Is the rank to blame for a message without counterpart, because another waits for it? */
 bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                       enum nt_confidence *confidence);
-/* Its partner has ended with nothing owed, the two had never talked, and whom the rank should have turned to instead may
- * be without a trace. */
+/* Its partner owes nothing, the two had never talked, and whom the rank should have turned to instead may be without a
+ * trace. */
 bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Adds the sides to blame for a message without counterpart: whoever deviates from what other ranks do
  * alike or from what it did before, both if that cannot be told. Sets confidence, and "peer" as the field

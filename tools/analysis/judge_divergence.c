@@ -143,6 +143,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
   enum nt_class class = classes[story->edit.how];
   if (!divergence->decided && class == NT_CLASS_MISSING)
     class = NT_CLASS_EXTRA; /* a call that only some made, and no majority to say which is right */
+  const bool blames = class == NT_CLASS_MISSING ? divergence->decided : divergence->sure;
   struct nt_finding *finding = nt_inquiry_add(inquiry, class, index);
   struct nt_rank_set who = {0}, agreeing = {0};
   if (!finding)
@@ -154,7 +155,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
     done[i] = true;
     uint32_t rank = joint->members[divergence->deviations[i].member].rank;
     status = nt_finding_add(inquiry->job, &who, rank);
-    if (divergence->decided && !status)
+    if (blames && !status)
       status = nt_finding_add(inquiry->job, &finding->blame, rank);
   }
   uint32_t named = story->edit.how == NT_EDIT_EXTRA ? story->member : divergence->reference;
@@ -162,7 +163,7 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
       nt_member_call(inquiry->job, &joint->members[named], story->position);
   finding->fn = call ? call->fn : 0;
   finding->seq = story->position;
-  finding->confidence = !divergence->decided ? NT_UNDECIDED
+  finding->confidence = !blames ? NT_UNDECIDED
                         : story->foretold || divergence->agreeing * 2 <= divergence->voters
                             ? NT_LIKELY
                             : NT_CERTAIN;

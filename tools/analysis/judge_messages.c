@@ -148,11 +148,23 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
 }
 
+/* In this direction it has talked to a member without a trace, which would not tell that it waits. */
+static bool talks_to_absent(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
+    if (other->joint == end->joint && other->rank == end->rank && other->is_send == end->is_send &&
+        !nt_p2p_partner(inquiry->job, other))
+      return true;
+  }
+  return false;
+}
+
 bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   return partner && inquiry->job->joints[end->joint].absent && end->seq == 1 &&
-         inquiry->freeze->fates[partner->rank].kind == NT_FATE_LEFT &&
-         is_balanced(inquiry, end, partner) && !have_talked(inquiry, end);
+         inquiry->freeze->fates[partner->rank].kind != NT_FATE_DEAD &&
+         is_balanced(inquiry, end, partner) && !have_talked(inquiry, end) &&
+         talks_to_absent(inquiry, end);
 }
 
 /* Who waits for the rank that turned to somebody else. */
