@@ -185,7 +185,10 @@ static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_
       if (out->list[j].size == base->size && has_rank_twice(&out->list[i], &out->list[j]))
         return 0;
   }
-  if (parts < 2 || (int64_t)total != base->size)
+  /* Ranks without a trace may be the rest. */
+  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
+  if (parts < 2 || (int64_t)total > base->size ||
+      (int64_t)total + (absent > 0 ? absent : 0) < base->size)
     return 0;
   struct nt_creator *all = realloc(base->creators, total * sizeof *all);
   if (!all)
