@@ -37,13 +37,10 @@ BY_ORDER = {"init"}                             # classes that may rest on the o
 # Who died first, and whom an error reached first, is told by a moment that a busy machine does not keep.
 BY_MOMENT = {"healthy-killed-within-a-tick", "mismatch-whose-error-ends-an-innocent-rank"}
 # What does not hold yet: scenario -> property. One that holds again must be taken out.
-OPEN = {"extra-of-equal-size": "absence", "mismatch-even-split": "absence",
+OPEN = {"init-two-ids-in-equal-parts": "absence", "mismatch-even-split": "absence",
         "mismatch-even-split-then-all-differs": "absence", "mismatch-even-split-then-watchdogs-abort": "absence",
-        "init-two-ids-in-equal-parts": "absence",
-        "missing-each-one-call-in-one-communicator": "absence", "missing-one-behind-and-two-behind": "absence",
-        "order-of-two-against-two": "absence", "p2p-wrong-peer": "absence",
-        "p2p-wrong-peer-that-has-finished": "absence", "p2p-wrong-peer-in-a-ring-that-ends": "absence",
-        "stalled-while-one-is-ahead": "absence"}
+        "missing-each-one-call-in-one-communicator": "absence", "order-of-two-against-two": "absence",
+        "p2p-wrong-peer": "absence"}
 
 
 class Copy:
