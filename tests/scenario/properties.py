@@ -37,7 +37,7 @@ BY_ORDER = {"init"}                             # classes that may rest on the o
 # Who died first, and whom an error reached first, is told by a moment that a busy machine does not keep.
 BY_MOMENT = {"healthy-killed-within-a-tick", "mismatch-whose-error-ends-an-innocent-rank"}
 # What does not hold yet: scenario -> property. One that holds again must be taken out.
-OPEN = {}
+OPEN: dict = {}
 
 
 class Copy:
