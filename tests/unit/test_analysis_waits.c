@@ -167,6 +167,30 @@ static void nobody_is_behind_a_call_too_many(void **state) {
   done();
 }
 
+static struct nt_model_call *split(uint32_t rank, uint32_t comm) {
+  struct nt_model_call *call = job_record(&j, rank, comm, NT_FN_CommSplit, 0, -1);
+  call->seq = 1;
+  return call;
+}
+
+static void a_split_whose_record_is_gone_is_not_missing(void **state) {
+  (void)state;
+  for (int gone = 0; gone < 2; gone++) {
+    job_start(&j, 3);
+    uint32_t a = job_comm(&j, "A", "0-2");
+    split(0, a);
+    split(1, a);
+    if (gone)
+      job_rank(&j, 2)->overwritten = 1000;
+    job_all(&j, a, NT_FN_AllReduce, 8);
+    find_waits();
+    assert_int_equal(inquiry.waits.count, !gone);
+    if (!gone)
+      assert_int_equal(inquiry.waits.list[0].laggards[0], 2);
+    done();
+  }
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -176,6 +200,7 @@ int main(void) {
       TEST(calls_that_differ_wait_for_nobody),
       TEST(a_small_send_holds_nobody),
       TEST(who_moves_is_not_waited_for),
+      TEST(a_split_whose_record_is_gone_is_not_missing),
       TEST(nobody_is_behind_a_call_too_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

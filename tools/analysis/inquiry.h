@@ -30,6 +30,10 @@ int nt_inquiry_ranks(const struct nt_inquiry *inquiry, struct nt_rank_set *set,
                      const uint32_t *ranks, uint32_t count);
 /* "; ranks 0-1,3 wait in it since 02:41:17.120 UTC", or "" if nobody does. */
 char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *finding);
+/* The same, or "; ranks 0-1,3 wait in #18, which is left over from it" where the finding names an earlier call than the
+ * one they wait in. */
+char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *finding,
+                            const struct nt_stuck *stuck);
 /* "rank 2 is running, its last call was AllReduce #6 on A" */
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank);
 

@@ -223,7 +223,8 @@ static enum nt_class classify(const struct knot *knot) {
   return messages ? NT_CLASS_P2P : creation ? NT_CLASS_INIT : one ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
-static void say_knot(const struct knot *knot, struct nt_finding *finding, bool skipped) {
+static void say_knot(const struct knot *knot, struct nt_finding *finding,
+                     const struct nt_stuck *named, bool skipped) {
   static const char *const words[NT_CLASS_LIMIT] = {
       [NT_CLASS_P2P] = "wait for each other in messages",
       [NT_CLASS_INIT] = "wait for each other in the creation of communicators",
@@ -237,7 +238,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding, bool s
     return;
   nt_describe_place(place, sizeof place, knot->inquiry->job, finding->fn,
                     finding->class == NT_CLASS_INIT ? 0 : finding->seq, finding->joint);
-  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  nt_inquiry_waiting_in(waiting, sizeof waiting, finding, named);
   if (skipped && finding->class == NT_CLASS_P2P) {
     nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
@@ -281,6 +282,16 @@ static int blame(const struct knot *knot, uint32_t common, struct nt_finding *fi
   return status;
 }
 
+/* Where those who skipped it had left the others' sequence. */
+static void refine(const struct knot *knot, struct nt_finding *finding,
+                   const struct nt_stuck *stuck) {
+  for (uint32_t i = 0; i < knot->rank_count; i++) {
+    const int32_t world = knot->inquiry->job->model->ranks[knot->ranks[i]].world;
+    if (world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world))
+      nt_refine_missing(knot->inquiry, finding, knot->ranks[i], stuck);
+  }
+}
+
 static int judge(struct knot *knot) {
   struct nt_inquiry *inquiry = knot->inquiry;
   uint32_t common = NT_NONE, named = 0;
@@ -321,7 +332,8 @@ static int judge(struct knot *knot) {
   for (uint32_t i = 0; i < knot->stuck_count && message && !skipped && !status; i++)
     status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
                               stuck_at(knot, i)->waiter_count);
-  say_knot(knot, finding, skipped);
+  refine(knot, finding, stuck);
+  say_knot(knot, finding, stuck, skipped);
   return status;
 }
 

@@ -184,11 +184,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   nt_describe_ranks(who, sizeof who, &finding->blame);
-  nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  if (stuck->kind == NT_STUCK_COLLECTIVE && finding->seq != stuck->seq && *waiting)
-    snprintf(waiting, sizeof waiting, "; %s wait%s in #%u, which is left over from it",
-             nt_describe_ranks(place, sizeof place, &finding->waiting),
-             nt_rank_set_count(&finding->waiting) == 1 ? "s" : "", stuck->seq);
+  nt_inquiry_waiting_in(waiting, sizeof waiting, finding, stuck);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   switch (finding->class) {
   case NT_CLASS_DEAD:

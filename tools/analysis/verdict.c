@@ -74,6 +74,18 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   return out;
 }
 
+char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *finding,
+                            const struct nt_stuck *stuck) {
+  char ranks[NT_DESCRIBE];
+  const uint32_t count = nt_rank_set_count(&finding->waiting);
+  if (stuck->kind != NT_STUCK_COLLECTIVE || finding->seq == stuck->seq || !count)
+    return nt_inquiry_waiting(out, size, finding);
+  snprintf(out, size, "; %s wait%s in #%u, which is left over from it",
+           nt_describe_ranks(ranks, sizeof ranks, &finding->waiting), count == 1 ? "s" : "",
+           stuck->seq);
+  return out;
+}
+
 /* " at train.py:41 step"; of a call without a stack, as a destructor makes it, " after AllReduce #9 on A at …" of the
  * last one before it that has one. */
 static char *place_of(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,

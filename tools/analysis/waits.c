@@ -277,14 +277,22 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   return 0;
 }
 
+/* Its splits may be among the calls that are gone. */
+static bool may_have_split(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  return rank->lost || rank->overwritten;
+}
+
 static int stuck_split(struct nt_finder *f, uint32_t index) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, high = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     uint32_t splits = joint->members[i].splits;
-    low = splits < low ? splits : low;
     high = splits > high ? splits : high;
+    if (!may_have_split(f->job, &joint->members[i]))
+      low = splits < low ? splits : low;
   }
+  low = low < high ? low : high;
   if (!high || (low == high && !joint->absent))
     return 0;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_SPLIT, index, joint->member_count);
@@ -294,10 +302,10 @@ static int stuck_split(struct nt_finder *f, uint32_t index) {
   stuck->seq = stuck->absent ? high : low + 1;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (member->splits < stuck->seq)
-      nt_stuck_note_laggard(stuck, member);
-    else
+    if (member->splits >= stuck->seq)
       nt_stuck_note(f, stuck, member->rank, member->split_call);
+    else if (!may_have_split(f->job, member))
+      nt_stuck_note_laggard(stuck, member);
   }
   if (!stuck->absent)
     nt_stuck_note_movement(f, stuck);
