@@ -54,12 +54,15 @@ int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck);
 void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck);
 
+/* The function that a finding about it names. */
+uint8_t nt_stuck_function(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck);
 /* Among calls that look alike, anchors may tell which one the rank skipped: the finding names that, or, of one that left, has it as
  * evidence. */
 void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
                        const struct nt_stuck *stuck);
 
 /* Each returns 0 or a negative enum nt_err. */
+int nt_judge_operations(struct nt_inquiry *inquiry);
 int nt_judge_extras(struct nt_inquiry *inquiry);
 int nt_judge_stalls(struct nt_inquiry *inquiry);
 int nt_judge_outside(struct nt_inquiry *inquiry);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends of chains into findings: ranks that others wait for and that wait for nothing themselves, and
- * operations that nobody with a trace can finish.
+ * Ends of chains into findings: ranks that others wait for and that wait for nothing themselves
+ * (judge_operations.c has the operations that nobody can finish).
  *
  * A rank may be awaited in many operations; the one that it would have called next, by the order of its
  * earlier turns, is the finding and the others are evidence.
@@ -148,7 +148,7 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
   return message ? NT_CLASS_P2P : NT_CLASS_MISSING;
 }
 
-static uint8_t function_of(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+uint8_t nt_stuck_function(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   if (stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV)
     return nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn;
   return stuck->fn;
@@ -289,7 +289,8 @@ static void say_others(struct nt_inquiry *inquiry, struct nt_finding *finding,
     const struct nt_stuck *stuck = &inquiry->waits.list[blames[i].stuck];
     if (i != picked && blames[i].stuck != blames[picked].stuck)
       nt_lines_add(&finding->evidence, "%s waits for rank %d as well",
-                   nt_describe_place(place, sizeof place, inquiry->job, function_of(inquiry, stuck),
+                   nt_describe_place(place, sizeof place, inquiry->job,
+                                     nt_stuck_function(inquiry, stuck),
                                      stuck->kind == NT_STUCK_INIT ? 0 : stuck->seq, stuck->joint),
                    inquiry->job->model->ranks[blames[i].rank].world);
   }
@@ -307,7 +308,7 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   if (!finding)
     return NULL;
   *slot = verdict->count;
-  finding->fn = function_of(inquiry, stuck);
+  finding->fn = nt_stuck_function(inquiry, stuck);
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
@@ -395,135 +396,9 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
   return status;
 }
 
-static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
-  static const char *const words[] = {
-      [NT_CREATION_MISSING] = "some ranks never called it",
-      [NT_CREATION_SIZE] = "the ranks pass different sizes",
-      [NT_CREATION_DUPLICATE] = "two processes claim the same rank",
-      [NT_CREATION_EXTRA] = "a rank is outside the size",
-      [NT_CREATION_IDS] = "the ranks pass different unique ids",
-      [NT_CREATION_REFUSED] = "NCCL returned an error",
-  };
-  const struct nt_creation *creation = &inquiry->creations.list[stuck->item];
-  enum nt_class class = creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
-  struct nt_finding *finding = nt_inquiry_add(inquiry, class, stuck->joint);
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
-  if (!finding)
-    return -NT_ERR_MEMORY;
-  finding->fn = stuck->fn;
-  finding->seq = 1;
-  finding->since_ns = stuck->since_ns;
-  finding->confidence = creation->decided ? NT_CERTAIN : NT_UNDECIDED;
-  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
-  const struct nt_rank_set *from = &creation->blame;
-  if (creation->problem == NT_CREATION_MISSING) {
-    from = &creation->missing;
-    finding->confidence = creation->missing_known ? NT_LIKELY : NT_UNDECIDED;
-    finding->open_end = !creation->missing_known;
-  }
-  for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
-       w = nt_rank_set_next(from, w + 1))
-    if (creation->problem != NT_CREATION_MISSING ||
-        nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE)
-      status = nt_rank_set_add(&finding->blame, w);
-  nt_finding_say(finding, "%s does not complete: %s%s%s",
-                 nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint),
-                 words[creation->problem], nt_rank_set_count(&finding->blame) ? "; " : "",
-                 nt_rank_set_count(&finding->blame)
-                     ? nt_describe_ranks(who, sizeof who, &finding->blame)
-                     : "");
-  for (uint32_t i = 0; i < creation->creator_count && i < 32; i++) {
-    const struct nt_creator *creator = &creation->creators[i];
-    nt_lines_add(&finding->evidence, "rank %d calls it as rank %d of %d%s%s", creator->world,
-                 creator->comm_rank, creator->nranks, creator->refused ? ", refused" : "",
-                 creator->joint != creation->joint ? ", with another id or size" : "");
-  }
-  if (creation->problem == NT_CREATION_MISSING)
-    nt_lines_add(&finding->evidence, "%u of %d ranks have called it", creation->creator_count,
-                 creation->size);
-  const struct nt_model_view *view =
-      nt_member_view(inquiry->job, &inquiry->job->joints[stuck->joint].members[0]);
-  if (view->root[0])
-    nt_lines_add(&finding->evidence, "the bootstrap root listens on %s", view->root);
-  if (stuck->waiter_count)
-    nt_lines_add(&finding->evidence, "%s",
-                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
-  return status;
-}
-
-static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
-  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
-  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
-  if (!finding)
-    return -NT_ERR_MEMORY;
-  finding->fn = function_of(inquiry, stuck);
-  finding->seq = stuck->seq;
-  finding->since_ns = stuck->since_ns;
-  finding->confidence = NT_UNDECIDED;
-  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
-  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint);
-  if (joint->absent_known)
-    nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
-  else
-    snprintf(who, sizeof who, "up to %u members", joint->absent);
-  nt_finding_say(
-      finding,
-      "all members with a trace wait in %s; whether %s without a trace called it cannot be "
-      "told",
-      place, who);
-  nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
-  if (stuck->waiter_count)
-    nt_lines_add(&finding->evidence, "%s",
-                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
-  return status;
-}
-
-/* All members are in it. */
-static int judge_teardown(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
-  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_TEARDOWN, stuck->joint);
-  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], line[2 * NT_DESCRIBE];
-  if (!finding)
-    return -NT_ERR_MEMORY;
-  finding->fn = stuck->fn;
-  finding->seq = stuck->seq;
-  finding->since_ns = stuck->since_ns;
-  finding->confidence = NT_LIKELY;
-  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
-  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint);
-  nt_finding_say(finding, "every member has called %s or its like, and it does not return%s", place,
-                 nt_inquiry_waiting(waiting, sizeof waiting, finding));
-  for (uint32_t i = 0; i < stuck->waiter_count && i < 16; i++)
-    nt_lines_add(&finding->evidence, "%s",
-                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[i]));
-  return status;
-}
-
-/* Operations that are ends of chains themselves. */
-static int judge_operations(struct nt_inquiry *inquiry) {
-  const struct nt_waits *waits = &inquiry->waits;
-  int status = 0;
-  for (uint32_t i = 0; i < waits->count && !status; i++) {
-    const struct nt_stuck *stuck = &waits->list[i];
-    if (stuck->excused || stuck->leaver_count)
-      continue;
-    if (stuck->laggard_count) {
-      status = nt_judge_echoes(inquiry, stuck);
-      continue;
-    }
-    if (stuck->kind == NT_STUCK_TEARDOWN)
-      status = judge_teardown(inquiry, stuck);
-    else if (stuck->kind == NT_STUCK_INIT)
-      status = judge_init(inquiry, stuck);
-    else if (stuck->absent && stuck->kind != NT_STUCK_SEND)
-      status = judge_absent(inquiry, stuck);
-  }
-  return status;
-}
-
 int nt_judge_waits(struct nt_inquiry *inquiry) {
   int status = nt_judge_extras(inquiry);
   if (!status)
     status = judge_ranks(inquiry);
-  return status ? status : judge_operations(inquiry);
+  return status ? status : nt_judge_operations(inquiry);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of the search for stuck operations share: waits.c and waits_device.c. */
+/* What the parts of the search for stuck operations share: waits.c, and waits_*.c. */
 #ifndef NT_WAITS_PARTS_H
 #define NT_WAITS_PARTS_H
 
@@ -21,6 +21,8 @@ struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint
                               uint32_t room);
 /* Takes the last one out again. */
 void nt_stuck_drop(struct nt_finder *f);
+/* It waits for what it has called, itself or its device. */
+bool nt_stuck_is_alive(const struct nt_finder *f, uint32_t rank);
 /* The rank called, by this call of its: a waiter if it is unfinished there. Returns whether it is. */
 bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call);
 /* The member called the operation at `position`; lists it among the waiters or the held. */
@@ -40,6 +42,11 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
                           uint32_t call);
 /* What the rank called at `ns` may just not have finished yet. */
 bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns);
+
+/* Creation and end of communicators. */
+int nt_stuck_split(struct nt_finder *f, uint32_t joint);
+int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item);
+int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 
 /* Launches of captured graphs. */
 int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that are ends of chains themselves: nobody with a trace can finish them, or all are in their end. */
+#include <stdio.h>
+
+#include "analysis/describe.h"
+#include "analysis/inquiry.h"
+
+static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  static const char *const words[] = {
+      [NT_CREATION_MISSING] = "some ranks never called it",
+      [NT_CREATION_SIZE] = "the ranks pass different sizes",
+      [NT_CREATION_DUPLICATE] = "two processes claim the same rank",
+      [NT_CREATION_EXTRA] = "a rank is outside the size",
+      [NT_CREATION_IDS] = "the ranks pass different unique ids",
+      [NT_CREATION_REFUSED] = "NCCL returned an error",
+  };
+  const struct nt_creation *creation = &inquiry->creations.list[stuck->item];
+  enum nt_class class = creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, stuck->joint);
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = stuck->fn;
+  finding->seq = 1;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = creation->decided ? NT_CERTAIN : NT_UNDECIDED;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  const struct nt_rank_set *from = &creation->blame;
+  if (creation->problem == NT_CREATION_MISSING) {
+    from = &creation->missing;
+    finding->confidence = creation->missing_known ? NT_LIKELY : NT_UNDECIDED;
+    finding->open_end = !creation->missing_known;
+  }
+  for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
+       w = nt_rank_set_next(from, w + 1))
+    if (creation->problem != NT_CREATION_MISSING ||
+        nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE)
+      status = nt_rank_set_add(&finding->blame, w);
+  nt_finding_say(finding, "%s does not complete: %s%s%s",
+                 nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint),
+                 words[creation->problem], nt_rank_set_count(&finding->blame) ? "; " : "",
+                 nt_rank_set_count(&finding->blame)
+                     ? nt_describe_ranks(who, sizeof who, &finding->blame)
+                     : "");
+  for (uint32_t i = 0; i < creation->creator_count && i < 32; i++) {
+    const struct nt_creator *creator = &creation->creators[i];
+    nt_lines_add(&finding->evidence, "rank %d calls it as rank %d of %d%s%s", creator->world,
+                 creator->comm_rank, creator->nranks, creator->refused ? ", refused" : "",
+                 creator->joint != creation->joint ? ", with another id or size" : "");
+  }
+  if (creation->problem == NT_CREATION_MISSING)
+    nt_lines_add(&finding->evidence, "%u of %d ranks have called it", creation->creator_count,
+                 creation->size);
+  const struct nt_model_view *view =
+      nt_member_view(inquiry->job, &inquiry->job->joints[stuck->joint].members[0]);
+  if (view->root[0])
+    nt_lines_add(&finding->evidence, "the bootstrap root listens on %s", view->root);
+  if (stuck->waiter_count)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
+  return status;
+}
+
+static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = nt_stuck_function(inquiry, stuck);
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_UNDECIDED;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint);
+  if (joint->absent_known)
+    nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
+  else
+    snprintf(who, sizeof who, "up to %u members", joint->absent);
+  nt_finding_say(
+      finding,
+      "all members with a trace wait in %s; whether %s without a trace called it cannot be "
+      "told",
+      place, who);
+  nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
+  if (stuck->waiter_count)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));
+  return status;
+}
+
+/* All members are in it. */
+static int judge_teardown(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_TEARDOWN, stuck->joint);
+  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], line[2 * NT_DESCRIBE];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = stuck->fn;
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->confidence = NT_LIKELY;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint);
+  nt_finding_say(finding, "every member has called %s or its like, and it does not return%s", place,
+                 nt_inquiry_waiting(waiting, sizeof waiting, finding));
+  for (uint32_t i = 0; i < stuck->waiter_count && i < 16; i++)
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[i]));
+  return status;
+}
+
+/* Operations that are ends of chains themselves. */
+int nt_judge_operations(struct nt_inquiry *inquiry) {
+  const struct nt_waits *waits = &inquiry->waits;
+  int status = 0;
+  for (uint32_t i = 0; i < waits->count && !status; i++) {
+    const struct nt_stuck *stuck = &waits->list[i];
+    if (stuck->excused || stuck->leaver_count)
+      continue;
+    if (stuck->laggard_count) {
+      status = nt_judge_echoes(inquiry, stuck);
+      continue;
+    }
+    if (stuck->kind == NT_STUCK_TEARDOWN)
+      status = judge_teardown(inquiry, stuck);
+    else if (stuck->kind == NT_STUCK_INIT)
+      status = judge_init(inquiry, stuck);
+    else if (stuck->absent && stuck->kind != NT_STUCK_SEND)
+      status = judge_absent(inquiry, stuck);
+  }
+  return status;
+}

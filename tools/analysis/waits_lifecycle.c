@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Creation, split and end of communicators: operations of all members that move no data. */
+#include "analysis/progress.h"
+#include "analysis/waits_parts.h"
+#include "nccl/nccl_api.h"
+
+/* Its splits may be among the calls that are gone. */
+static bool may_have_split(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  return rank->lost || rank->overwritten;
+}
+
+int nt_stuck_split(struct nt_finder *f, uint32_t index) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t low = UINT32_MAX, high = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    uint32_t splits = joint->members[i].splits;
+    high = splits > high ? splits : high;
+    if (!may_have_split(f->job, &joint->members[i]))
+      low = splits < low ? splits : low;
+  }
+  low = low < high ? low : high;
+  if (!high || (low == high && !joint->absent))
+    return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_SPLIT, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->absent = low == high;
+  stuck->seq = stuck->absent ? high : low + 1;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->splits >= stuck->seq)
+      nt_stuck_note(f, stuck, member->rank, member->split_call);
+    else if (!may_have_split(f->job, member))
+      nt_stuck_note_laggard(stuck, member);
+  }
+  if (!stuck->absent)
+    nt_stuck_note_movement(f, stuck);
+  else if (!stuck->open)
+    nt_stuck_drop(f);
+  return 0;
+}
+
+int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item) {
+  const struct nt_creation *creation = &creations->list[item];
+  uint32_t missing = nt_rank_set_count(&creation->missing);
+  struct nt_stuck *stuck =
+      nt_stuck_add(f, NT_STUCK_INIT, creation->joint, creation->creator_count + missing);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  stuck->item = item;
+  stuck->seq = 1;
+  stuck->since_ns = creation->since_ns;
+  stuck->fn = NT_FN_CommInitRank;
+  for (uint32_t i = 0; i < creation->creator_count; i++) {
+    const struct nt_creator *creator = &creation->creators[i];
+    if (creator->call != NT_NONE && !creator->refused)
+      nt_stuck_note(f, stuck, creator->rank, creator->call);
+    else if (!creator->refused && nt_stuck_is_alive(f, creator->rank))
+      stuck->waiters[stuck->waiter_count++] = stuck->held[stuck->held_count++] = creator->rank;
+  }
+  for (uint32_t w = nt_rank_set_next(&creation->missing, 0); w < NT_RANK_MAX;
+       w = nt_rank_set_next(&creation->missing, w + 1)) {
+    uint32_t rank = nt_model_find(f->job->model, (int32_t)w);
+    if (rank != NT_NONE)
+      stuck->laggards[stuck->laggard_count++] = rank;
+    else
+      stuck->absent = true;
+  }
+  if (creation->problem == NT_CREATION_MISSING)
+    nt_stuck_note_movement(f, stuck);
+  return 0;
+}
+
+/* Finalize or destroy that does not return, where nothing else holds the communicator. */
+int nt_stuck_teardown(struct nt_finder *f, uint32_t index) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  uint32_t open = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    open += joint->members[i].ended_ns && nt_stuck_is_alive(f, joint->members[i].rank) &&
+            nt_call_is_open(f->job, joint->members[i].rank, joint->members[i].ended_call);
+  if (!open)
+    return 0;
+  for (uint32_t i = 0; i < f->out->count; i++)
+    if (f->out->list[i].joint == index)
+      return 0;
+  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_TEARDOWN, index, joint->member_count);
+  if (!stuck)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (!member->ended_ns) {
+      stuck->laggards[stuck->laggard_count++] = member->rank;
+      continue;
+    }
+    const struct nt_model_rank *rank = nt_member_rank(f->job, member);
+    if (!nt_stuck_is_alive(f, member->rank) ||
+        !nt_call_is_open(f->job, member->rank, member->ended_call))
+      continue;
+    if (rank->calls[member->ended_call].seq)
+      stuck->seq = rank->calls[member->ended_call].seq;
+    stuck->moving |= rank->moved;
+    nt_stuck_note(f, stuck, member->rank, member->ended_call);
+  }
+  nt_stuck_note_movement(f, stuck);
+  return 0;
+}
