@@ -18,6 +18,7 @@
 #include "trace/read_parts.h"
 #include "trace/read_text.h"
 
+#define UNBEGUN_NS INT64_C(5000000000)     /* by then the helper of any process has begun */
 #define SILENT_NS INT64_C(20000000000)     /* no living process is silent in its file for so long */
 #define LINGERED_NS INT64_C(2000000000)    /* longer than the last drain takes */
 #define GPU_BLOCKED_NS INT64_C(2000000000) /* a look takes microseconds, and is due every 100 ms */
@@ -68,9 +69,13 @@ static bool thread_exists(uint32_t pid, uint32_t tid) {
 /* The process lives, does the program that was traced? Without an area the file's lock tells, and since a file
  * system may not know locks, only together with a heartbeat that is older than it ever is. */
 static bool is_replaced(const struct nt_trace *trace, int64_t now_ns) {
+  if (trace->area.present && trace->area.locked)
+    return false;
+  if (trace->area.present &&
+      !trace->area.helper_tid) /* it begins at once, unless exec came first */
+    return now_ns - (int64_t)trace->identity.clock_first.realtime_ns > UNBEGUN_NS;
   if (trace->area.present)
-    return !trace->area.locked && trace->area.helper_tid &&
-           !thread_exists(trace->identity.pid, trace->area.helper_tid);
+    return !thread_exists(trace->identity.pid, trace->area.helper_tid);
   const int64_t beat = (int64_t)trace->facts.process.heartbeat_ns;
   return trace->has_file && !trace->network && trace->facts.has_process && beat &&
          now_ns - beat > SILENT_NS && !file_is_locked(trace);

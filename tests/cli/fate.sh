@@ -54,6 +54,16 @@ until_ls() {
   return 1
 }
 
+# The job's file has that many all-reduces.
+until_calls() {
+  local i
+  for ((i = 0; i < 300; i++)); do
+    [ -e "$traces/rank0.trace" ] && [ "$(calls "$traces/rank0.trace")" = "$1" ] && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
 start handler
 until_ls ' ending: exit(3) was called .* ago and has not finished '
 check "ls tells a process that is stuck in an exit handler" $? "$(ls_line)"
@@ -73,6 +83,7 @@ end
 
 start again
 hear
+until_ls ' running ' && until_calls 2 # or there is no file of it
 answer
 hear
 [ "$line" = stays ] && until_ls ' replaced by another program (exec) ' && [ "$(ls_line | wc -l)" = 2 ] &&

@@ -115,6 +115,17 @@ static void without_the_helper_it_is_another_program(void **state) {
   assert_int_equal(look(f).state, NT_PROCESS_RUNNING); /* it could not get the lock */
 }
 
+/* exec may come before the helper's first instruction. */
+static void a_helper_that_never_began_was_replaced(void **state) {
+  struct fixture *f = *state;
+  atomic_store(&f->area.header->helper_tid, 0);
+  close(f->area.fd);
+  f->area.fd = -1;
+  assert_int_equal(look(f).state, NT_PROCESS_RUNNING); /* it may be about to begin */
+  f->area.header->clock_first.realtime_ns -= 10 * SECOND;
+  assert_int_equal(look(f).state, NT_PROCESS_REPLACED);
+}
+
 static void a_look_that_lags_behind_the_heart_is_stuck(void **state) {
   struct fixture *f = *state;
   struct nt_area_header *header = f->area.header;
@@ -141,6 +152,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(an_exit_that_has_not_finished_is_no_end, begin, end),
       cmocka_unit_test_setup_teardown(from_afar_a_heart_that_beats_on_tells_of_it, begin, end),
       cmocka_unit_test_setup_teardown(without_the_helper_it_is_another_program, begin, end),
+      cmocka_unit_test_setup_teardown(a_helper_that_never_began_was_replaced, begin, end),
       cmocka_unit_test_setup_teardown(a_look_that_lags_behind_the_heart_is_stuck, begin, end),
       cmocka_unit_test_setup_teardown(a_living_process_was_not_killed_for_memory, begin, end),
   };
