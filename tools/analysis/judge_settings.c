@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Warnings: ranks that run with another version of NCCL, or with other settings of it. */
+/* Warnings: ranks that run with another version of NCCL, or with other settings of it; settings known to do harm. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,6 +111,52 @@ static int tell(struct nt_inquiry *inquiry, const struct setting *list, uint32_t
   return status;
 }
 
+/* Settings that have hung or spoiled jobs, alike on all ranks or not. */
+static const struct harmful {
+  const char *name, *value; /* `value` stands in it, and not behind a ^ */
+  const char *why;
+} harmful[] = {
+    /* https://github.com/NVIDIA/nccl/issues/750 */
+    {"CUDA_LAUNCH_BLOCKING", "1",
+     "a launch waits for the kernel, which may wait for work that NCCL hands over only after it"},
+    /* NCCL's documentation of NCCL_PROTO */
+    {"NCCL_PROTO", "LL128", "where hardware does not support LL128 it corrupts data"},
+    /* NCCL's documentation of NCCL_GRAPH_MIXING_SUPPORT */
+    {"NCCL_GRAPH_MIXING_SUPPORT", "0",
+     "captured and other calls, or two graphs, that are outstanding at once may then hang"},
+};
+
+static bool does_harm(const struct setting *setting, const struct harmful *known) {
+  const char *value = setting->text + setting->name;
+  const char *found =
+      memmem(value, setting->length - setting->name, known->value, strlen(known->value));
+  return setting->name == strlen(known->name) &&
+         !memcmp(setting->text, known->name, setting->name) && found && value[1] != '^';
+}
+
+static int judge_harmful(struct nt_inquiry *inquiry, const struct setting *list, uint32_t count) {
+  char who[NT_DESCRIBE];
+  int status = 0;
+  for (size_t k = 0; k < sizeof harmful / sizeof *harmful && !status; k++) {
+    struct nt_rank_set with = {0};
+    for (uint32_t i = 0; i < count && !status; i++)
+      if (does_harm(&list[i], &harmful[k]))
+        status = nt_finding_add(inquiry->job, &with, list[i].rank);
+    struct nt_finding *finding = nt_rank_set_count(&with) && !status
+                                     ? nt_inquiry_warn(inquiry, NT_CLASS_CONFIG, NT_NONE)
+                                     : NULL;
+    if (finding) {
+      finding->confidence = NT_LIKELY;
+      nt_finding_say(finding, "%s=%s on %s: %s", harmful[k].name, harmful[k].value,
+                     nt_describe_ranks(who, sizeof who, &with), harmful[k].why);
+      nt_lines_add(&finding->next, "run without %s, unless it is a workaround that was measured",
+                   harmful[k].name);
+    }
+    nt_rank_set_free(&with);
+  }
+  return status;
+}
+
 static int judge_environment(struct nt_inquiry *inquiry, uint32_t ranks) {
   uint32_t count = list_settings(inquiry->job->model, NULL);
   struct setting *list = malloc((count + 1) * sizeof *list);
@@ -119,7 +165,7 @@ static int judge_environment(struct nt_inquiry *inquiry, uint32_t ranks) {
   list_settings(inquiry->job->model, list);
   if (count)
     qsort(list, count, sizeof *list, by_setting);
-  int status = 0;
+  int status = ranks > 1 ? judge_harmful(inquiry, list, count) : 0;
   for (uint32_t i = 0, n; i < count && !status; i += n) {
     bool differs = false;
     for (n = 1; i + n < count && !by_name(&list[i], &list[i + n]); n++)

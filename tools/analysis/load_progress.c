@@ -181,7 +181,8 @@ int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace) {
   int status = lines ? 0 : -NT_ERR_MEMORY;
   for (size_t i = 0; i < count && !status; i++) {
     nt_trace_evidence_at(trace, i, &key, &value);
-    if (strncmp(key, prefix, sizeof prefix - 1) || is_of_one_rank(key + 4))
+    const bool cuda = !strcmp(key, "env.CUDA_LAUNCH_BLOCKING");
+    if ((!cuda && strncmp(key, prefix, sizeof prefix - 1)) || is_of_one_rank(key + 4))
       continue;
     size_t size = strlen(key) + strlen(value);
     lines[kept] = malloc(size);

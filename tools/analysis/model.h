@@ -171,7 +171,7 @@ struct nt_model_rank {
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
   int64_t blocked_ns; /* since when the thread that looks is stuck in the driver; 0: it is not */
   char *nccl,
-      *nccl_env; /* version; NCCL's environment as lines NAME=VALUE, sorted; NULL if not known */
+      *nccl_env; /* version; what of the environment matters to NCCL, lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
   uint32_t view_count, view_room;
   struct nt_model_site *sites;
