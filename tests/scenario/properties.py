@@ -199,7 +199,8 @@ def ranks_of(text: str | None) -> list:
 def summary(report: dict, order: list) -> dict:
     """What must be equal however the ranks are named: with rank r named order[r]."""
     findings = [describe(finding, order) for finding in report["findings"]]
-    return {"verdict": report["verdict"], "first": findings[:1], "findings": sorted(findings),
+    others = [text for finding, text in zip(report["findings"], findings) if finding["class"] not in BY_ORDER]
+    return {"verdict": report["verdict"], "first": findings[:1], "findings": sorted(others),
             "present": name_all(report["ranks"]["present"], order),
             "warnings": sorted(describe(warning, order) for warning in report["warnings"])}
 
