@@ -136,10 +136,10 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   if (!partner || !awaited)
     return false;
   enum nt_fate_kind fate = inquiry->freeze->fates[partner->rank].kind;
-  if (end->seq == 1 && awaited->seq > 1)
-    return true;
   if (fate == NT_FATE_DEAD)
     return false;
+  if (end->seq == 1 && awaited->seq > 1)
+    return true;
   *confidence = NT_LIKELY;
   if (end->seq > 1)
     return fate == NT_FATE_ALIVE && awaited->seq < end->seq;

@@ -110,8 +110,9 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
       (call != NT_NONE && nt_stuck_note(f, stuck, member->rank, call)) ||
       !nt_stuck_is_alive(f, member->rank))
     return;
-  for (uint32_t p = position + 1; p <= member->called; p++) {
-    call = p >= member->first ? member->call[p - member->first] : NT_NONE;
+  for (uint32_t p = position < member->first ? member->first : position + 1; p <= member->called;
+       p++) {
+    call = member->call[p - member->first];
     if (call != NT_NONE && nt_call_unfinished(f->job, member->rank, call)) {
       note_held(f, stuck, member->rank, call);
       return;
