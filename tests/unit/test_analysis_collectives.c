@@ -66,12 +66,16 @@ static void a_skip_in_a_turn_is_foretold_by_earlier_turns(void **state) {
   assert_verdict(&j, "missing ReduceScatter 11 blame 1 waiting 0,2-3");
 }
 
-/* Gather, scatter, all-reduce; `but` (ranks from it on) leaves the last out. */
+/* Gather, scatter, all-reduce at lines 1 to 3; `but` (ranks from it on) leaves the last out. Line 1 is next. */
 static void a_turn(uint32_t a, uint32_t but) {
+  j.line = 1;
   job_all(&j, a, NT_FN_AllGather, 64);
+  j.line = 2;
   job_all(&j, a, NT_FN_ReduceScatter, 64);
+  j.line = 3;
   for (uint32_t r = 0; r < but; r++)
     job_call(&j, r, a, NT_FN_AllReduce, 2);
+  j.line = 1;
 }
 
 static void a_majority_that_leaves_its_turn_has_skipped(void **state) {
@@ -83,6 +87,21 @@ static void a_majority_that_leaves_its_turn_has_skipped(void **state) {
   for (uint32_t r = 2; r < 5; r++)
     job_call(&j, r, a, NT_FN_AllGather, 64);
   assert_verdict(&j, "missing AllReduce 9 blame 2-4 waiting 0-1");
+}
+
+static void a_majority_whose_loop_may_have_ended_is_not_accused(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  a_turn(a, 5);
+  a_turn(a, 5);
+  a_turn(a, 2);
+  j.line = 9;
+  for (uint32_t r = 2; r < 5; r++)
+    job_call(&j, r, a, NT_FN_AllGather, 64);
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_equal(nt_rank_set_count(&v->findings[i].blame), 0);
+  job_free(&j);
 }
 
 static void one_earlier_turn_is_no_habit(void **state) {
@@ -379,6 +398,7 @@ int main(void) {
       TEST(a_skip_shows_before_the_others_get_further),
       TEST(a_skip_in_a_turn_is_foretold_by_earlier_turns),
       TEST(a_majority_that_leaves_its_turn_has_skipped),
+      TEST(a_majority_whose_loop_may_have_ended_is_not_accused),
       TEST(one_earlier_turn_is_no_habit),
       TEST(of_two_the_one_that_leaves_its_turn_has_skipped),
       TEST(a_swap_in_a_turn_by_half_blames_nobody),

@@ -192,43 +192,69 @@ static uint32_t furthest(const struct nt_joint *joint, uint32_t position, uint64
   return best;
 }
 
-/* Where a call of this kind was made before, and is made next: not the same place? Then the later one is another. */
-static bool is_elsewhere(const struct nt_job *job, const struct nt_member *member,
-                         uint32_t position, uint64_t sig) {
-  const struct nt_model_call *before = NULL, *after = NULL;
-  for (uint32_t p = position; p-- > member->first && !before;)
+/* The member's newest call with this signature in front of `position`, and its first from there on; NULL if there is none. */
+static const struct nt_model_call *call_before(const struct nt_job *job,
+                                               const struct nt_member *member, uint32_t position,
+                                               uint64_t sig) {
+  for (uint32_t p = position; p-- > member->first;)
     if (sig_at(member, p) == sig)
-      before = nt_member_call(job, member, p);
-  for (uint32_t p = position; p <= member->called && !after; p++)
-    if (sig_at(member, p) == sig)
-      after = nt_member_call(job, member, p);
-  return !after || (before && before->at && after->at && before->at != after->at);
+      return nt_member_call(job, member, p);
+  return NULL;
 }
 
-/* Skipped calls are no vote: where all had gone round in equal turns, some go on so, and all the others make the
- * call that would come later in the turn, those have left out what comes in between. Tells what was to come, 0 if it
- * is not so, and how many the others left out. */
-static uint64_t next_in_turn(const struct nt_job *job, const struct nt_joint *joint,
-                             uint32_t position, uint32_t *skipped) {
-  uint64_t turn[FORETOLD], value = 0, next = 0;
+static const struct nt_model_call *call_after(const struct nt_job *job,
+                                              const struct nt_member *member, uint32_t position,
+                                              uint64_t sig) {
+  for (uint32_t p = position; p <= member->called; p++)
+    if (sig_at(member, p) == sig)
+      return nt_member_call(job, member, p);
+  return NULL;
+}
+
+/* Made at one line? What is not known counts as another. */
+static bool same_line(const struct nt_model_call *a, const struct nt_model_call *b) {
+  return a && b && a->at && a->at == b->at;
+}
+
+enum turn {
+  TURN_NONE,
+  TURN_SKIPPED, /* some go on in their turn, all others are where it goes on later */
+  TURN_ENDED, /* the same, but their call stands elsewhere: they skipped it, or their loop has ended */
+};
+
+/*
+ * Skipped calls are no vote: where all had gone round in equal turns, some go on so, and all the others make the
+ * call that would come later in the turn, at the line where that had been made, those have left out what comes in
+ * between. Tells what was to come, and how many they left out.
+ */
+static enum turn leave_turn(const struct nt_job *job, const struct nt_joint *joint,
+                            uint32_t position, uint64_t *next, uint32_t *skipped) {
+  uint64_t turn[FORETOLD], value = 0;
+  enum turn found = TURN_SKIPPED;
+  *next = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     const uint64_t own = sig_at(member, position);
     if (!own)
       continue;
-    if (!nt_foretell_turn(member, position, turn, FORETOLD) || (next && turn[0] != next))
-      return 0;
-    next = turn[0];
-    if (own == next)
+    if (!nt_foretell_turn(member, position, turn, FORETOLD) || (*next && turn[0] != *next))
+      return TURN_NONE;
+    *next = turn[0];
+    if (own == *next)
       continue;
-    if ((value && own != value) || !is_elsewhere(job, member, position, next))
-      return 0;
+    const struct nt_model_call *later = call_after(job, member, position, *next),
+                               *before = call_before(job, member, position, *next);
+    if ((value && own != value) ||
+        (later && (!later->at || !before || !before->at || later->at == before->at)))
+      return TURN_NONE; /* it only comes later: another order */
+    if (!same_line(nt_member_call(job, member, position), call_before(job, member, position, own)))
+      found = TURN_ENDED;
     value = own;
   }
   for (*skipped = 1; value && *skipped < FORETOLD; ++*skipped)
     if (turn[*skipped] == value)
-      return next;
-  return 0;
+      return found;
+  return TURN_NONE;
 }
 
 static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
@@ -248,9 +274,15 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
       if ((value = sig_at(&joint->members[i], out->position)))
         break;
   uint32_t skipped = 0;
-  const uint64_t next = next_in_turn(job, joint, out->position, &skipped);
-  const bool by_turn =
-      next && furthest(joint, out->position, next) != NT_NONE && (!out->decided || next != value);
+  uint64_t next;
+  const enum turn turn = leave_turn(job, joint, out->position, &next, &skipped);
+  const bool against = turn != TURN_NONE && furthest(joint, out->position, next) != NT_NONE &&
+                       (!out->decided || next != value);
+  const bool by_turn = against && turn == TURN_SKIPPED;
+  if (against && turn == TURN_ENDED) {
+    out->disputed = true;
+    out->decided = false;
+  }
   if (by_turn) {
     value = next;
     out->decided = true;
@@ -420,7 +452,7 @@ int nt_align_vote(const struct nt_job *job, const struct nt_joint *joint,
     uint64_t common = most_frequent(values, count, &vote->decided, &votes);
     if (votes == count)
       continue;
-    vote->decided = votes * 2 > count + joint->absent; /* two of six alike are no majority */
+    vote->decided = votes * 2 > count + joint->absent && !divergence->disputed;
     vote->field = field;
     for (uint32_t i = 0; i < count; i++) {
       const struct nt_model_call *call =

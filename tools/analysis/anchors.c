@@ -8,6 +8,9 @@
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
+/* Calls that must not agree without the shift, where it decides who is to blame. */
+enum { BROKEN_MIN = 2 };
+
 /* Marks of one member from `low` on, a row for each kind. 0: not known. */
 struct marks {
   uint64_t *row[NT_ANCHOR_LIMIT];
@@ -46,12 +49,40 @@ static bool *shared_joints(const struct nt_job *job, const struct nt_member *par
 /* What stood in front of a call. */
 struct context {
   uint64_t others; /* the last call on another communicator of both */
-  uint32_t made;   /* host waits and calls on other communicators so far, of this thread */
+  uint32_t
+      made; /* host waits and calls elsewhere so far, of this thread, at lines that both have */
 };
+
+/* Lines at which a rank waits or calls, sorted. */
+struct lines {
+  uint32_t *at, count;
+};
+
+static int by_number(const void *a, const void *b) {
+  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int list_lines(const struct nt_model_rank *rank, struct lines *out) {
+  out->count = 0;
+  out->at = malloc(((size_t)rank->call_count + 1) * sizeof *out->at);
+  if (!out->at)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].at && (!i || rank->calls[i].at != rank->calls[i - 1].at))
+      out->at[out->count++] = rank->calls[i].at;
+  qsort(out->at, out->count, sizeof *out->at, by_number);
+  return 0;
+}
+
+static bool has_line(const struct lines *lines, uint32_t at) {
+  return at && bsearch(&at, lines->at, lines->count, sizeof *lines->at, by_number);
+}
 
 /* In program order of each thread; by sequence number from `low` on. */
 static void find_contexts(const struct nt_job *job, uint32_t joint, const struct nt_member *member,
-                          const bool *shared, uint32_t low, struct context *contexts) {
+                          const bool *shared, const struct lines *lines, uint32_t low,
+                          struct context *contexts) {
   const struct nt_model_rank *rank = &job->model->ranks[member->rank];
   struct context now = {0};
   uint32_t thread = 0;
@@ -75,7 +106,7 @@ static void find_contexts(const struct nt_job *job, uint32_t joint, const struct
       contexts[call->seq - low] = now;
     } else if (collective || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
                nt_fn_is_host_wait(call->fn)) {
-      now.made++;
+      now.made += has_line(lines, call->at);
       if (collective && of != NT_NONE && of != joint && shared[of])
         now.others = mix(of + 1, call->seq);
     }
@@ -108,15 +139,19 @@ static int make_marks(const struct nt_job *job, const struct nt_joint *joint,
   uint64_t *rows = calloc((size_t)marks->count * (NT_ANCHOR_LIMIT - 1), sizeof *rows);
   struct context *contexts = calloc(marks->count, sizeof *contexts);
   bool *shared = shared_joints(job, partner);
-  int status = rows && contexts && shared ? 0 : -NT_ERR_MEMORY;
+  struct lines lines;
+  int status = list_lines(&job->model->ranks[partner->rank], &lines);
+  if (!rows || !contexts || !shared)
+    status = -NT_ERR_MEMORY;
   for (uint32_t kind = NT_ANCHOR_BUFFER; rows && kind < NT_ANCHOR_LIMIT; kind++)
     marks->row[kind] = rows + (size_t)marks->count * (kind - 1);
   if (!status) {
-    find_contexts(job, (uint32_t)(joint - job->joints), member, shared, low, contexts);
+    find_contexts(job, (uint32_t)(joint - job->joints), member, shared, &lines, low, contexts);
     fill_marks(job, member, low, contexts, marks);
   }
   free(contexts);
   free(shared);
+  free(lines.at);
   return status;
 }
 
@@ -234,23 +269,6 @@ struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint
   return best;
 }
 
-/* Does no other member make a call at the line of this one? Then it is no branch that only differs in its line. */
-static bool is_own_line(const struct nt_job *job, const struct nt_joint *joint, uint32_t member,
-                        uint32_t position) {
-  const struct nt_model_call *call = nt_member_call(job, &joint->members[member], position);
-  if (!call || !call->at)
-    return false;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *other = &joint->members[i];
-    for (uint32_t p = other->first; i != member && p && p <= other->called; p++) {
-      const struct nt_model_call *theirs = nt_member_call(job, other, p);
-      if (theirs && theirs->at == call->at)
-        return false;
-    }
-  }
-  return true;
-}
-
 /* A member that made all calls but the last; NT_NONE unless most are so, and the others made that one. */
 static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
   uint32_t ahead = 0, behind = NT_NONE;
@@ -265,14 +283,15 @@ static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
   return ahead * 2 < joint->member_count ? behind : NT_NONE;
 }
 
-/* Adds what one member ahead tells; false if it contradicts. */
+/* Adds what one member ahead tells; false if it contradicts. That one call was made elsewhere, or that one wait came
+ * in between, may be a branch; that nothing behind it fits is none. */
 static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
                       uint32_t member, uint32_t last, struct nt_shift *found) {
   const struct nt_shift shift = nt_anchors_shift(job, joint, reference, member);
   if (shift.how != NT_EDIT_EXTRA || !shift.position ||
       shift.run > joint->members[member].called + 1 - last ||
-      (found->position && found->position != shift.position) ||
-      (shift.broken < 2 && !is_own_line(job, joint, member, shift.position)))
+      (found->position && found->position != shift.position) || shift.broken < BROKEN_MIN ||
+      shift.anchor == NT_ANCHOR_COUNT)
     return false;
   if (!found->position || shift.broken < found->broken)
     *found = shift;

@@ -18,7 +18,7 @@ enum nt_anchor {
   NT_ANCHOR_BUFFER, /* which of the communicator's buffers it uses, by first use */
   NT_ANCHOR_SITE,   /* the line of the program */
   NT_ANCHOR_OTHERS, /* how far the rank was on other communicators that both are in */
-  NT_ANCHOR_COUNT,  /* how many host waits and calls on other communicators it had made */
+  NT_ANCHOR_COUNT, /* how many host waits and calls elsewhere it had made, at lines that both have */
   NT_ANCHOR_LIMIT,
 };
 
