@@ -213,6 +213,7 @@ static void a_tied_cycle_that_lacks_a_voter_blames_nobody(void **state) {
 static void turns_then_a_skip(uint32_t ranks, uint32_t turns, uint32_t odd) {
   uint32_t a = start(ranks, ranks == 2 ? "0-1" : "0-2");
   uint32_t b = job_comm(&j, "B", ranks == 2 ? "0-1" : "0-2");
+  j.line = 5; /* of the turn: in a new place it may have ended */
   for (uint32_t i = 0; i < turns; i++) {
     job_all(&j, a, NT_FN_AllGather, 16);
     job_all(&j, b, NT_FN_AllReduce, 16);
@@ -249,6 +250,7 @@ static void a_majority_that_left_its_order_has_skipped(void **state) {
 static uint32_t pipeline_turns(uint32_t *a) {
   *a = start(3, "0-2");
   uint32_t p = job_comm(&j, "P", "0-2");
+  j.line = 5;
   for (uint32_t i = 0; i < 3; i++) {
     for (uint32_t r = 0; r < 3; r++) {
       if (r)

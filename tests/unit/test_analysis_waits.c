@@ -127,6 +127,13 @@ static void a_small_send_holds_nobody(void **state) {
   uint32_t a = job_comm(&j, "A", "0-1");
   job_send(&j, 0, a, 1, 8);
   find_waits();
+  assert_null(stuck_on("A")); /* buffered, and it may still be taken */
+  done();
+  job_start(&j, 2);
+  a = job_comm(&j, "A", "0-1");
+  job_send(&j, 0, a, 1, 8);
+  job_end(&j, 1, NT_PROCESS_EXITED, 0);
+  find_waits();
   assert_int_equal(stuck_on("A")->kind, NT_STUCK_SEND);
   assert_true(stuck_on("A")->soft);
   done();

@@ -116,7 +116,28 @@ static bool in_all(const struct knot *knot, uint32_t rank) {
   return true;
 }
 
-/* The operation that a strict majority took first; NT_NONE if there is none. */
+/* Members without a trace that may have taken part in all of it. Who has one and made no view has not called. */
+static uint32_t absent_voters(const struct knot *knot) {
+  uint32_t fewest = UINT32_MAX;
+  if (!nt_rank_set_count(&knot->inquiry->verdict->missing))
+    return 0;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const uint32_t absent = knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent;
+    fewest = absent < fewest ? absent : fewest;
+  }
+  return fewest == UINT32_MAX ? 0 : fewest;
+}
+
+/* A member without a trace may have taken part in some of it. */
+static bool lacks_voters(const struct knot *knot) {
+  const bool missing = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+  for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
+    if (knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent)
+      return true;
+  return false;
+}
+
+/* The operation that a strict majority took first, those without a trace counted against it; NT_NONE if there is none. */
 static uint32_t majority(const struct knot *knot) {
   uint32_t *votes = calloc((size_t)knot->stuck_count + 1, sizeof *votes);
   uint32_t voters = 0, found = NT_NONE;
@@ -127,20 +148,12 @@ static uint32_t majority(const struct knot *knot) {
     votes[choice]++;
     voters++;
   }
+  voters += absent_voters(knot);
   for (uint32_t i = 0; votes && i < knot->stuck_count; i++)
     if (votes[i] * 2 > voters)
       found = i;
   free(votes);
   return found;
-}
-
-/* A member without a trace may have taken part. Who has one and made no view has not called. */
-static bool lacks_voters(const struct knot *knot) {
-  const bool missing = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
-  for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
-    if (knot->inquiry->job->joints[stuck_at(knot, i)->joint].absent)
-      return true;
-  return false;
 }
 
 /* The rank's own end of a message, NULL if it has none in it. */
@@ -175,6 +188,19 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
   return nt_foretell_kind(knot->inquiry->job, rank, issued_ns(knot, second, rank), kinds, 2) == 0;
 }
 
+/* Did the rank call at this moment from a line that it had called from before? In a new place its turns may have ended. */
+static bool is_used_line(const struct knot *knot, uint32_t rank, int64_t at) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  uint32_t line = 0;
+  for (uint32_t i = 0; i < model->call_count; i++)
+    if (model->calls[i].enter_ns == at && model->calls[i].view != NT_NONE)
+      line = model->calls[i].at;
+  for (uint32_t i = 0; i < model->call_count && line; i++)
+    if (model->calls[i].at == line && model->calls[i].enter_ns < at)
+      return true;
+  return false;
+}
+
 /* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
 static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
   const struct nt_stuck *stuck = stuck_at(knot, i);
@@ -183,7 +209,7 @@ static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
   const bool lacks = lists(stuck->laggards, stuck->laggard_count, rank) ||
                      (is_message(stuck) && lists(stuck->behind, stuck->behind_count, rank));
   const int64_t at = own == NT_NONE ? 0 : issued_ns(knot, stuck_at(knot, own), rank);
-  return lacks && own != i && at &&
+  return lacks && own != i && at && is_used_line(knot, rank, at) &&
          nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
 }
 

@@ -49,14 +49,12 @@ struct counts {
   uint32_t sends, recvs;
 };
 
-static struct counts *count_messages(const struct nt_inquiry *inquiry) {
+static struct counts *count_messages(const struct nt_inquiry *inquiry, uint32_t joint) {
   struct counts *counts = calloc((size_t)inquiry->job->model->rank_count + 1, sizeof *counts);
   for (uint32_t i = 0; counts && i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *end = &inquiry->p2p.ends[i];
-    if (end->is_send)
-      counts[end->rank].sends++;
-    else
-      counts[end->rank].recvs++;
+    if (end->joint == joint)
+      ++*(end->is_send ? &counts[end->rank].sends : &counts[end->rank].recvs);
   }
   return counts;
 }
@@ -82,7 +80,7 @@ struct votes {
 
 static int count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        uint32_t partner, struct votes *votes) {
-  struct counts *counts = count_messages(inquiry);
+  struct counts *counts = count_messages(inquiry, end->joint);
   uint32_t ranks = inquiry->job->model->rank_count;
   if (!counts)
     return -NT_ERR_MEMORY;
@@ -122,27 +120,45 @@ static bool is_balanced(const struct nt_inquiry *inquiry, const struct nt_p2p_en
   return true;
 }
 
+/* The rank made another call after it, or sends and receives others in one group with it: it is not in front of what
+ * it owes. */
+static bool went_on(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_model_rank *rank = &inquiry->job->model->ranks[end->rank];
+  const struct nt_model_call *own = &rank->calls[end->call];
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (i != end->call && call->thread == own->thread && call->view != NT_NONE &&
+        call->enter_ns <= inquiry->job->cut_ns && nt_call_counts(call) &&
+        (i > end->call || (own->group && call->group == own->group)))
+      return true;
+  }
+  return false;
+}
+
+/* It turned to one it had never talked to in this direction, while another waits for it in a queue that had been used. */
+static bool is_new_queue(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_p2p_end *awaited = awaited_by(inquiry, end);
+  return awaited && end->seq == 1 && awaited->seq > 1;
+}
+
 /*
  * Did the rank talk to the wrong one? Then somebody else waits for it, in a queue that has been used
- * before, while this one has not. In a first turn, where no queue has, a partner that is gone or that
- * made less than the others do cannot be told from a wrong peer.
+ * before, while this one has not, and it has gone on since. In a first turn, where no queue has, a partner that is
+ * gone or that made less than the others do cannot be told from a wrong peer. Positions in two queues that are both in
+ * use say nothing.
  */
 bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                       enum nt_confidence *confidence) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
-  const struct nt_p2p_end *awaited = awaited_by(inquiry, end);
   struct votes votes = {-1, -1};
-  *confidence = NT_CERTAIN;
-  if (!partner || !awaited)
+  if (!partner || !awaited_by(inquiry, end) || end->seq > 1)
     return false;
   enum nt_fate_kind fate = inquiry->freeze->fates[partner->rank].kind;
   if (fate == NT_FATE_DEAD)
     return false;
-  if (end->seq == 1 && awaited->seq > 1)
-    return true;
-  *confidence = NT_LIKELY;
-  if (end->seq > 1)
-    return fate == NT_FATE_ALIVE && awaited->seq < end->seq;
+  *confidence = fate == NT_FATE_LEFT && is_new_queue(inquiry, end) ? NT_CERTAIN : NT_LIKELY;
+  if (is_new_queue(inquiry, end))
+    return fate == NT_FATE_LEFT || went_on(inquiry, end);
   if (fate == NT_FATE_LEFT)
     return is_balanced(inquiry, end, partner);
   return count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
@@ -197,26 +213,46 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
     finding->field = "peer";
     return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   }
+  finding->confidence = NT_LIKELY;
+  if (is_new_queue(inquiry, end)) /* it may have been about to serve the other next */
+    return blame_both(inquiry, end, &finding->blame);
   int status = count_votes(inquiry, end, partner->rank, &votes);
   if (status)
     return status;
+  /* The partner is the end of the chain: it waits for nothing. What they did before, it owes again. */
+  if (have_talked(inquiry, end)) {
+    finding->confidence = votes.own == 1 ? NT_CERTAIN : NT_LIKELY;
+    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
+  }
   if (votes.own == 1) /* it did what others do; the partner is behind, or stands still */
     return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
-  if (votes.own == 0 && votes.theirs == 1)
-    return nt_finding_add(inquiry->job, &finding->blame, end->rank);
-  finding->confidence = NT_LIKELY;
-  /* The partner is the end of the chain: it waits for nothing. What they did before, it owes again. */
-  if (have_talked(inquiry, end))
-    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   return blame_both(inquiry, end, &finding->blame);
+}
+
+/* Bytes of the last pair of the queue in front of this one whose sides agree; false if there is none. */
+static bool size_before(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                        uint64_t *bytes) {
+  const struct nt_p2p_end *first = inquiry->p2p.ends;
+  for (const struct nt_p2p_end *end = send; end - first >= 2; end -= 2) {
+    const struct nt_p2p_end *a = end - 2, *b = end - 1;
+    if (!nt_p2p_same_queue(a, send) || !a->is_send || b->is_send || a->seq != b->seq)
+      return false;
+    *bytes = nt_call_bytes(nt_p2p_call(inquiry->job, a));
+    if (*bytes == nt_call_bytes(nt_p2p_call(inquiry->job, b)))
+      return true;
+  }
+  return false;
 }
 
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                     struct nt_rank_set *blame) {
   const struct nt_p2p_end *recv = send + 1;
-  uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, send));
+  uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, send)), before;
   uint64_t expected = nt_call_bytes(nt_p2p_call(inquiry->job, recv));
   uint32_t like_send = 0, like_recv = 0;
+  /* What the queue has always carried, then what others carry at the same position. */
+  if (size_before(inquiry, send, &before) && (before == sent) != (before == expected))
+    return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
     if (other->joint != send->joint || other->seq != send->seq || other->rank == send->rank ||
@@ -226,9 +262,9 @@ int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *s
     like_send += bytes == sent;
     like_recv += bytes == expected;
   }
-  if (like_send > like_recv)
+  if (like_send > 1 && !like_recv)
     return nt_finding_add(inquiry->job, blame, recv->rank);
-  if (like_recv > like_send)
+  if (like_recv > 1 && !like_send)
     return nt_finding_add(inquiry->job, blame, send->rank);
   return blame_both(inquiry, send, blame);
 }

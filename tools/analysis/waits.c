@@ -295,6 +295,10 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   stuck->soft =
       end->is_send && !stuck->open && nt_call_bytes(nt_p2p_call(f->job, end)) <= BUFFERED_BYTES;
   nt_stuck_note_movement(f, stuck);
+  /* Buffered, and whom it was for may still take it: nobody waits. */
+  if (stuck->soft && partner && f->freeze->fates[partner->rank].kind == NT_FATE_ALIVE &&
+      !nt_call_outstanding(f->job, end->rank, end->call))
+    nt_stuck_drop(f);
   return 0;
 }
 
