@@ -192,7 +192,7 @@ static uint32_t furthest(const struct nt_joint *joint, uint32_t position, uint64
   return best;
 }
 
-/* The member's newest call with this signature in front of `position`, and its first from there on; NULL if there is none. */
+/* The member's newest call with this signature in front of `position`, NULL if there is none. */
 static const struct nt_model_call *call_before(const struct nt_job *job,
                                                const struct nt_member *member, uint32_t position,
                                                uint64_t sig) {
@@ -202,18 +202,40 @@ static const struct nt_model_call *call_before(const struct nt_job *job,
   return NULL;
 }
 
-static const struct nt_model_call *call_after(const struct nt_job *job,
-                                              const struct nt_member *member, uint32_t position,
-                                              uint64_t sig) {
+/* Where the member's first call with this signature from `position` on is; 0 if there is none. */
+static uint32_t position_after(const struct nt_member *member, uint32_t position, uint64_t sig) {
   for (uint32_t p = position; p <= member->called; p++)
     if (sig_at(member, p) == sig)
-      return nt_member_call(job, member, p);
-  return NULL;
+      return p;
+  return 0;
 }
 
 /* Made at one line? What is not known counts as another. */
 static bool same_line(const struct nt_model_call *a, const struct nt_model_call *b) {
   return a && b && a->at && a->at == b->at;
+}
+
+/* Is the call that others make at `position` made later, in its old place, and not just because the turn comes round
+ * again? Then it is another order. */
+static bool comes_later(const struct nt_job *job, const struct nt_member *member, uint32_t position,
+                        const uint64_t *turn, uint32_t skipped) {
+  const uint32_t at = position_after(member, position, turn[0]);
+  const struct nt_model_call *later = nt_member_call(job, member, at);
+  const struct nt_model_call *before = call_before(job, member, position, turn[0]);
+  if (!at || (later && before && later->at && before->at && later->at != before->at))
+    return false;
+  for (uint32_t t = 1; position + t <= at && skipped + t < FORETOLD; t++)
+    if (sig_at(member, position + t) != turn[skipped + t])
+      return true;
+  return at == position + 1;
+}
+
+/* How far behind in the turn the call is, 0 if it is not in it. */
+static uint32_t place_in(const uint64_t *turn, uint64_t sig) {
+  for (uint32_t i = 1; i < FORETOLD; i++)
+    if (turn[i] == sig)
+      return i;
+  return 0;
 }
 
 enum turn {
@@ -242,19 +264,14 @@ static enum turn leave_turn(const struct nt_job *job, const struct nt_joint *joi
     *next = turn[0];
     if (own == *next)
       continue;
-    const struct nt_model_call *later = call_after(job, member, position, *next),
-                               *before = call_before(job, member, position, *next);
-    if ((value && own != value) ||
-        (later && (!later->at || !before || !before->at || later->at == before->at)))
-      return TURN_NONE; /* it only comes later: another order */
+    *skipped = place_in(turn, own);
+    if ((value && own != value) || !*skipped || comes_later(job, member, position, turn, *skipped))
+      return TURN_NONE;
     if (!same_line(nt_member_call(job, member, position), call_before(job, member, position, own)))
       found = TURN_ENDED;
     value = own;
   }
-  for (*skipped = 1; value && *skipped < FORETOLD; ++*skipped)
-    if (turn[*skipped] == value)
-      return found;
-  return TURN_NONE;
+  return value ? found : TURN_NONE;
 }
 
 static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,

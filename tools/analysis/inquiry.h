@@ -115,6 +115,6 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
                        struct nt_finding *finding);
 /* World ranks to blame for a pair of different sizes. */
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                    struct nt_rank_set *blame);
+                    struct nt_rank_set *blame, enum nt_confidence *confidence);
 
 #endif

@@ -229,29 +229,31 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   return blame_both(inquiry, end, &finding->blame);
 }
 
-/* Bytes of the last pair of the queue in front of this one whose sides agree; false if there is none. */
-static bool size_before(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                        uint64_t *bytes) {
-  const struct nt_p2p_end *first = inquiry->p2p.ends;
-  for (const struct nt_p2p_end *end = send; end - first >= 2; end -= 2) {
-    const struct nt_p2p_end *a = end - 2, *b = end - 1;
-    if (!nt_p2p_same_queue(a, send) || !a->is_send || b->is_send || a->seq != b->seq)
+/* Bytes that both of the last two pairs of the queue in front of this one carried; false if that is no habit. */
+static bool usual_size(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                       uint64_t *bytes) {
+  if (send - inquiry->p2p.ends < 4)
+    return false;
+  for (const struct nt_p2p_end *a = send - 4; a < send; a += 2) {
+    const struct nt_p2p_end *b = a + 1;
+    const uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, a));
+    if (!nt_p2p_same_queue(a, send) || !a->is_send || b->is_send || a->seq != b->seq ||
+        sent != nt_call_bytes(nt_p2p_call(inquiry->job, b)) || (a != send - 4 && sent != *bytes))
       return false;
-    *bytes = nt_call_bytes(nt_p2p_call(inquiry->job, a));
-    if (*bytes == nt_call_bytes(nt_p2p_call(inquiry->job, b)))
-      return true;
+    *bytes = sent;
   }
-  return false;
+  return true;
 }
 
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                    struct nt_rank_set *blame) {
+                    struct nt_rank_set *blame, enum nt_confidence *confidence) {
   const struct nt_p2p_end *recv = send + 1;
-  uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, send)), before;
+  uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, send)), before = 0;
   uint64_t expected = nt_call_bytes(nt_p2p_call(inquiry->job, recv));
   uint32_t like_send = 0, like_recv = 0;
+  *confidence = NT_LIKELY;
   /* What the queue has always carried, then what others carry at the same position. */
-  if (size_before(inquiry, send, &before) && (before == sent) != (before == expected))
+  if (usual_size(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
@@ -262,6 +264,8 @@ int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *s
     like_send += bytes == sent;
     like_recv += bytes == expected;
   }
+  if ((like_send > 1 && !like_recv) || (like_recv > 1 && !like_send))
+    *confidence = NT_CERTAIN;
   if (like_send > 1 && !like_recv)
     return nt_finding_add(inquiry->job, blame, recv->rank);
   if (like_recv > 1 && !like_send)
@@ -342,14 +346,13 @@ static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *sen
   char a[NT_DESCRIBE], b[NT_DESCRIBE], who[NT_DESCRIBE];
   if (!finding)
     return -NT_ERR_MEMORY;
-  int status = nt_blame_uneven(inquiry, send, &finding->blame);
+  int status = nt_blame_uneven(inquiry, send, &finding->blame, &finding->confidence);
   /* Name the call as the innocent side counts it. */
   const int32_t world = world_of(inquiry, send);
   const bool sender = world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
   finding->fn = nt_p2p_call(inquiry->job, sender ? recv : send)->fn;
   finding->seq = send->seq;
   finding->field = "count";
-  finding->confidence = nt_rank_set_count(&finding->blame) > 1 ? NT_LIKELY : NT_CERTAIN;
   finding->since_ns = nt_p2p_call(inquiry->job, recv)->enter_ns;
   if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
       nt_call_unfinished(inquiry->job, recv->rank, recv->call))
