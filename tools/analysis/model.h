@@ -193,6 +193,7 @@ struct nt_model {
   int64_t now_ns;   /* when the model was read */
   char **notes;     /* what was left out and why, one line each */
   uint32_t note_count;
+  bool doubtful; /* a rank may be of another run: nothing is certain */
 };
 
 /* Appends; the pointer is valid until the next append of its kind. NULL when there is no memory. */
