@@ -170,6 +170,8 @@ struct nt_model_rank {
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
   int64_t blocked_ns; /* since when the thread that looks is stuck in the driver; 0: it is not */
+  char *warning, *peer_error; /* the first that its log tells; NULL */
+  uint32_t warning_line, error_line;
   char *nccl,
       *nccl_env; /* version; what of the environment matters to NCCL, lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
@@ -215,6 +217,8 @@ void nt_model_note(struct nt_model *model, const char *format, ...)
  * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
 int nt_model_settle(struct nt_model *model);
 
+/* By its largest communicator, if it is not known. */
+void nt_model_guess_world(struct nt_model_rank *rank);
 /* One that nothing is known of. */
 struct nt_model_rank nt_model_no_rank(void);
 /* Takes the rank that was added last out again. */
