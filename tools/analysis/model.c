@@ -165,11 +165,32 @@ void nt_model_drop_last(struct nt_model *model) {
     nt_model_free_rank(&model->ranks[--model->rank_count]);
 }
 
+void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason) {
+  struct nt_unreadable *list =
+      realloc(model->unreadable, (model->unreadable_count + 1) * sizeof *list);
+  if (!list)
+    return;
+  model->unreadable = list;
+  struct nt_unreadable *entry = &list[model->unreadable_count];
+  *entry = (struct nt_unreadable){strdup(file), strdup(reason)};
+  if (entry->file && entry->reason) {
+    model->unreadable_count++;
+    return;
+  }
+  free(entry->file);
+  free(entry->reason);
+}
+
 void nt_model_free(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_model_free_rank(&model->ranks[i]);
   for (uint32_t i = 0; i < model->note_count; i++)
     free(model->notes[i]);
+  for (uint32_t i = 0; i < model->unreadable_count; i++) {
+    free(model->unreadable[i].file);
+    free(model->unreadable[i].reason);
+  }
+  free(model->unreadable);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);

@@ -188,6 +188,11 @@ struct nt_model_rank {
   uint32_t call_count, call_room;
 };
 
+/* A file that was meant, and why nothing of it is in the model. */
+struct nt_unreadable {
+  char *file, *reason;
+};
+
 struct nt_model {
   struct nt_model_rank *ranks; /* sorted by world rank once nt_model_settle has run */
   uint32_t rank_count, rank_room;
@@ -195,6 +200,8 @@ struct nt_model {
   int64_t now_ns;   /* when the model was read */
   char **notes;     /* what was left out and why, one line each */
   uint32_t note_count;
+  struct nt_unreadable *unreadable;
+  uint32_t unreadable_count;
   bool doubtful; /* a rank may be of another run: nothing is certain */
 };
 
@@ -212,6 +219,9 @@ const char *nt_model_site(const struct nt_model_rank *rank, uint32_t at);
 const struct nt_model_stack *nt_model_stack(const struct nt_model_rank *rank, uint32_t call);
 void nt_model_note(struct nt_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Left out when there is no memory. */
+void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason);
 
 /* Call once when everything is loaded: picks the newest run and attempt and one process per world
  * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
