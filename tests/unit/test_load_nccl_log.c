@@ -190,7 +190,8 @@ static void one_whose_peer_was_gone_is_not_blamed(void **state) {
         logs.file[2]);
   say(&logs, 2, "transport/net.cc:1508 -> 6");
   assert_finding(judge(&logs), NT_CLASS_MISSING, 7, "1");
-  assert_true(is_noted(&logs.model, "log.2: line 10: rank 2 (node1:102) warns: socketProgress: Connection"));
+  assert_true(is_noted(&logs.model,
+                       "log.2: line 10: rank 2 (node1:102) warns: socketProgress: Connection"));
   assert_true(is_noted(&logs.model, "log.2: line 11: rank 2 (node1:102) lost a connection"));
   end(&logs);
 }
