@@ -166,6 +166,9 @@ void nt_model_drop_last(struct nt_model *model) {
 }
 
 void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason) {
+  for (uint32_t i = 0; i < model->unreadable_count; i++)
+    if (!strcmp(model->unreadable[i].file, file) && !strcmp(model->unreadable[i].reason, reason))
+      return;
   struct nt_unreadable *list =
       realloc(model->unreadable, (model->unreadable_count + 1) * sizeof *list);
   if (!list)

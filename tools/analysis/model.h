@@ -220,7 +220,7 @@ const struct nt_model_stack *nt_model_stack(const struct nt_model_rank *rank, ui
 void nt_model_note(struct nt_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Left out when there is no memory. */
+/* Once each; left out when there is no memory. */
 void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason);
 
 /* Call once when everything is loaded: picks the newest run and attempt and one process per world
