@@ -82,6 +82,9 @@ cp "$skip/nccl_trace_rank_0" "$work/dump"
 [ $? = 2 ] && grep -q "dump: at byte 0: nothing tells whose dump it is: its file's name must end with the rank" "$work/err"
 check "a dump of nobody knows whom is refused by name" $? "$(cat "$work/err")"
 
+"$tracediff" "$skip" "$skip/nccl_trace_rank_3" "$skip/." >"$work/out"
+[ "$(grep -c '^note:' "$work/out")" = 1 ] && grep -q '^missing (certain): rank 2 ' "$work/out"
+check "a dump that is named twice is one" $? "$(cat "$work/out")"
 cp "$skip/nccl_trace_rank_3" "$work/names/again_3"
 "$tracediff" "$work/names" | grep -q '^note: two files claim rank 3; the newer is used ('
 check "of two dumps of one rank one is used, which is said" $? "$("$tracediff" "$work/names")"

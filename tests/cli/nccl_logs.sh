@@ -80,6 +80,12 @@ run far
 [ "$status" = 2 ] && grep -q 'no line of NCCL in its first 4 MiB$' "$work/err"
 check "how far a log was searched is said" $? "$(cat "$work/err")"
 
+mkdir "$work/two"
+cp "$work"/agree/*.10[02].log "$work/two"
+run two
+[ "$status" = 1 ] && head -1 "$work/out" | grep -q '^undecided (undecided): all members with a log called AllReduce #6 on .*; whether rank 1 without a log called it cannot be told$'
+check "where a log is missing, those that called are not said to wait" $? "$(cat "$work/out")"
+
 # Rank 1 is killed, rank 2 loses its connection.
 for rank in 0 1 2; do log $rank $((rank == 0 ? 6 : 4)) >"$work/killed/nccl.node.10$rank.log"; done
 echo "node:102:140 [0] NCCL INFO misc/socket.cc:845 -> 6" >>"$work/killed/nccl.node.102.log"

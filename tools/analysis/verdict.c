@@ -66,6 +66,10 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   char ranks[NT_DESCRIBE], time[NT_TIME_TEXT];
   uint32_t count = nt_rank_set_count(&finding->waiting);
   out[0] = '\0';
+  const bool said = finding->class == NT_CLASS_MISMATCH || finding->class == NT_CLASS_ORDER ||
+                    finding->class == NT_CLASS_EXTRA;
+  if (count && finding->only_called && said)
+    return out;
   if (count && finding->only_called)
     snprintf(out, size, "; %s called it",
              nt_describe_ranks(ranks, sizeof ranks, &finding->waiting));

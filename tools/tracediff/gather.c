@@ -33,6 +33,8 @@ struct loaded {
 struct foreign {
   char *path;
   enum nt_recorder recorder;
+  dev_t device;
+  ino_t inode;
 };
 
 struct gather {
@@ -189,14 +191,18 @@ static struct nt_source *add_source(struct gather *g, char *path) {
 /* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
 static bool add_foreign(struct gather *g, const char *path, bool named) {
   enum nt_recorder recorder = nt_source_detect(path, named);
-  if (recorder == NT_RECORDER_TRACE)
+  struct stat status = {0};
+  if (recorder == NT_RECORDER_TRACE || stat(path, &status) != 0)
     return false;
+  for (int i = 0; i < g->foreign_count; i++)
+    if (g->foreign[i].device == status.st_dev && g->foreign[i].inode == status.st_ino)
+      return true; /* named twice */
   struct foreign *list = realloc(g->foreign, ((size_t)g->foreign_count + 1) * sizeof *list);
   char *copy = list ? strdup(path) : NULL;
   if (list)
     g->foreign = list;
   if (copy)
-    list[g->foreign_count++] = (struct foreign){copy, recorder};
+    list[g->foreign_count++] = (struct foreign){copy, recorder, status.st_dev, status.st_ino};
   else
     g->status = -NT_ERR_MEMORY;
   return true;
