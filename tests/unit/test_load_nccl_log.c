@@ -628,7 +628,7 @@ static void real_logs_name_the_culprit(void **state) {
       snprintf(path, sizeof path, "%s/%s", command, entry->d_name);
       if (entry->d_name[0] == '.')
         continue;
-      assert_int_equal(nt_source_detect(path, false), NT_RECORDER_LOG);
+      assert_int_equal(nt_source_detect(path, false, false), NT_RECORDER_LOG);
       assert_int_equal(nt_source_load(&logs.loader, NT_RECORDER_LOG, path, &err), 0);
     }
     closedir(open);

@@ -111,7 +111,7 @@ const char *nt_source_refusal(const char *path) {
              : "no trace, no flight-recorder dump, and no line of NCCL in it";
 }
 
-enum nt_recorder nt_source_detect(const char *path, bool named) {
+enum nt_recorder nt_source_detect(const char *path, bool named, bool deep) {
   enum nt_recorder found = NT_RECORDER_TRACE;
   struct stat status;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -125,8 +125,8 @@ enum nt_recorder nt_source_detect(const char *path, bool named) {
       count = 0;
     if (count > 0 && nt_is_flight_recorder(head, (size_t)count, named))
       found = NT_RECORDER_FLIGHT;
-    else if (count > 0 &&
-             (nt_is_nccl_log(head, (size_t)count) || is_late_log(fd, head, (size_t)count)))
+    else if (count > 0 && (nt_is_nccl_log(head, (size_t)count) ||
+                           (deep && is_late_log(fd, head, (size_t)count))))
       found = NT_RECORDER_LOG;
   }
   free(head);

@@ -189,8 +189,8 @@ static struct nt_source *add_source(struct gather *g, char *path) {
 }
 
 /* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
-static bool add_foreign(struct gather *g, const char *path, bool named) {
-  enum nt_recorder recorder = nt_source_detect(path, named);
+static bool add_foreign(struct gather *g, const char *path, bool named, bool deep) {
+  enum nt_recorder recorder = nt_source_detect(path, named, deep);
   struct stat status = {0};
   if (recorder == NT_RECORDER_TRACE || stat(path, &status) != 0)
     return false;
@@ -209,7 +209,7 @@ static bool add_foreign(struct gather *g, const char *path, bool named) {
 }
 
 static void add_file(struct gather *g, const char *path) {
-  if (!add_foreign(g, path, true))
+  if (!add_foreign(g, path, true, true))
     add_source(g, strdup(path));
 }
 
@@ -252,12 +252,15 @@ static void add_directory(struct gather *g, const char *path) {
     refuse(g, path, errno == ENOENT ? "does not exist" : strerror(errno));
     return;
   }
+  bool traces = false; /* then all else would only be noted, and is looked at but briefly */
+  for (int i = 0; i < count; i++)
+    traces |= has_suffix(entries[i]->d_name);
   for (int i = 0; i < count; i++) {
     char *file;
     if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
       if (has_suffix(entries[i]->d_name))
         add_file(g, file);
-      else if (!add_foreign(g, file, false))
+      else if (!add_foreign(g, file, false, !traces))
         add_strange(g, file);
       free(file);
     } else {

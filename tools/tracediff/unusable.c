@@ -69,7 +69,7 @@ bool nt_unusable_is_alike(const char *a, const char *b) {
 static bool is_usable(const char *path) {
   const size_t length = strlen(path);
   return (length > 6 && !strcmp(path + length - 6, ".trace")) ||
-         nt_source_detect(path, false) != NT_RECORDER_TRACE;
+         nt_source_detect(path, false, false) != NT_RECORDER_TRACE;
 }
 
 static bool has_usable(const char *path) {
