@@ -19,7 +19,8 @@ LIBRARY = "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
 class Job:
     def __init__(self, size, keep=None):
         # Long before the files are written, unless the job is to be one that moves.
-        self.start = time.time_ns() - (0 if os.environ.get("MOVING") else 600 * 1000 * MS)
+        self.start = int(os.environ.get("NOW", time.time_ns())) - (0 if os.environ.get("MOVING") else 600 * 1000 * MS)
+        self.start -= int(os.environ.get("EARLIER", "0")) * 1000 * MS
         self.size, self.keep = size, keep
         self.groups = {}
         self.ranks = [{"entries": [], "next": 0, "groups": {}} for _ in range(size)]
@@ -324,6 +325,16 @@ def active_only():
     job.all(2, False, but=(2,))
     for rank in job.ranks:
         rank["entries"] = [e for e in rank["entries"] if e["state"] != "completed"]
+    return job
+
+
+@case("missing 2 51")
+def stuck_early():
+    """Rank 2 made its last call two minutes before the first that the rings of the others still hold."""
+    job = Job(4, keep=4)
+    job.all(50, True)
+    job.clock += 120 * 1000
+    job.all(8, False, but=(2,))
     return job
 
 

@@ -82,10 +82,53 @@ cp "$skip/nccl_trace_rank_0" "$work/dump"
 [ $? = 2 ] && grep -q "dump: at byte 0: nothing tells whose dump it is: its file's name must end with the rank" "$work/err"
 check "a dump of nobody knows whom is refused by name" $? "$(cat "$work/err")"
 
+"$tracediff" "$skip" "$skip/nccl_trace_rank_3" "$skip/." >"$work/out"
+[ "$(grep -c '^note:' "$work/out")" = 1 ] && grep -q '^missing (certain): rank 2 ' "$work/out"
+check "a dump that is named twice is one" $? "$(cat "$work/out")"
 cp "$skip/nccl_trace_rank_3" "$work/names/again_3"
 "$tracediff" "$work/names" | grep -q '^note: two files claim rank 3; the newer is used ('
 check "of two dumps of one rank one is used, which is said" $? "$("$tracediff" "$work/names")"
 
+# Dumps of several runs or moments: told apart by the times and numbers of their calls.
+NOW=$(date +%s%N)
+export NOW
+make_dumps host-stuck "$work/now"
+for earlier in 4 20 70 7200; do EARLIER=$earlier make_dumps skip "$work/skip$earlier"; done
+mkdir "$work/stale"
+cp "$work"/now/* "$work/stale"
+cp "$work/skip70/nccl_trace_rank_2" "$work/stale"
+"$tracediff" "$work/stale" >"$work/out"
+[ "$(verdict "$work/stale")" = "missing 3 7" ] && [ "$(blamed "$work/stale")" = 3 ] &&
+  grep -q '^1 of 4 ranks has no trace: 2$' "$work/out" &&
+  grep -q '^note: the dump of rank 2 (.*/stale/nccl_trace_rank_2) was left out as of another run or moment: its calls end 1 min ' "$work/out"
+check "a stale dump of another run is left out, and its rank not accused" $? "$(cat "$work/out")"
+for order in "now skip7200" "skip7200 now"; do
+  # shellcheck disable=SC2086 # two names
+  (cd "$work" && "$tracediff" $order) >"$work/out"
+  head -1 "$work/out" | grep -q '^missing (certain): rank 3 ' && [ "$(grep -c 'left out' "$work/out")" = 1 ] &&
+    grep -q '^note: 4 dumps (ranks 0-3, skip7200/nccl_trace_rank_. ...) were left out as of another run or moment' "$work/out"
+  check "of two runs ($order) the newer is judged whole and alone, with one note" $? "$(cat "$work/out")"
+done
+for rank in 0 1; do cp "$work/skip7200/nccl_trace_rank_$rank" "$work/skip70"; done
+"$tracediff" "$work/skip70" >"$work/out"
+! grep -q '(certain)' "$work/out" && grep -q '^2 of 4 ranks have no trace: 0-1$' "$work/out" &&
+  grep -q '^note: 2 dumps (ranks 0-1, ' "$work/out"
+check "of two runs that share a directory only the newer is judged" $? "$(cat "$work/out")"
+mkdir "$work/clock" "$work/doubt"
+
+make_dumps skip "$work/skip0"
+cp "$work"/skip0/* "$work/clock"
+cp "$work/skip4/nccl_trace_rank_3" "$work/clock"
+[ "$(verdict "$work/clock")" = "missing 2 7" ] && ! "$tracediff" "$work/clock" | grep -q 'another run'
+check "clocks that differ by seconds are no other run" $? "$("$tracediff" "$work/clock")"
+cp "$work"/skip0/* "$work/doubt"
+cp "$work/skip20/nccl_trace_rank_3" "$work/doubt"
+"$tracediff" "$work/doubt" >"$work/out"
+grep -q '^missing (likely): rank 2 ' "$work/out" &&
+  grep -q '^note: the calls of the dump of rank 3 (.*) end .* before those of the others: another run, an older dump, or a clock that is off' "$work/out"
+check "where it is in doubt whether a dump is of this run, nothing is certain" $? "$(cat "$work/out")"
+
+unset NOW
 MOVING=1 make_dumps host-stuck "$work/moving"
 "$tracediff" "$work/moving" >"$work/out"
 grep -q '^consistent: no divergence, and the ranks that are behind' "$work/out"
@@ -108,6 +151,12 @@ tests/run-scenario --no-verdict --keep "$work/kept" "$work/fine.scn" >"$work/log
 "$tracediff" "$work/kept/fine/trace" "$skip"/* >"$work/out"
 ! grep -q 'default_pg' "$work/out" && grep -q '^note: 4 flight-recorder dumps were left out: what is judged are the traces$' "$work/out"
 check "beside traces of ours, dumps are left out and named" $? "$(cat "$work/out" "$work/log")"
+cp -r "$work/kept/fine/trace" "$work/both"
+cp "$skip"/* "$work/both"
+echo "not a dump" >"$work/both/notes"
+"$tracediff" "$work/both" >"$work/out" 2>"$work/err"
+grep -q '^note: 4 flight-recorder dumps were left out: what is judged are the traces$' "$work/out" && [ ! -s "$work/err" ]
+check "in a directory that holds both, dumps are left out beside traces, which is said" $? "$(cat "$work/out" "$work/err")"
 mkdir "$work/mixed"
 cp "$skip"/* "$work/mixed"
 echo "Fault ranks: [9, 14]" >"$work/mixed/notes_3"
@@ -142,6 +191,22 @@ verdict "$work/damaged" >/dev/null
 grep -q "not version 2 of the flight recorder's dumps; 2.0 to 2.10 are known" "$work/err"
 check "a version that is not known is refused by name" $? "$(cat "$work/err")"
 
+cp "$skip/nccl_trace_rank_0" "$work/damaged"
+: >"$work/damaged/nccl_trace_rank_3"
+echo "all is well" >"$work/damaged/notes_4"
+verdict "$work/damaged" >/dev/null
+[ "$(cat "$work/err")" = "tracediff: $work/damaged/nccl_trace_rank_3: empty" ]
+check "an empty dump among others is named" $? "$(cat "$work/err")"
+gzip -c "$skip/nccl_trace_rank_3" >"$work/damaged/nccl_trace_rank_3.gz"
+rm "$work/damaged/nccl_trace_rank_3"
+verdict "$work/damaged" >/dev/null
+[ "$(cat "$work/err")" = "tracediff: $work/damaged/nccl_trace_rank_3.gz: compressed (gzip): uncompress it first" ]
+check "a compressed dump among others is named" $? "$(cat "$work/err")"
+
+"$tracediff" "$work/now" >"$work/out"
+! grep -q 'nccltrace dump' "$work/out" && grep -q 'py-spy dump --pid PID of that rank$' "$work/out"
+check "the next steps for dumps can be taken without traces" $? "$(cat "$work/out")"
+
 # Real dumps, and who was at fault in each.
 real() { # DIRECTORY BLAMED [VERDICT]
   if [ ! -d "$NT_DUMPS/$1" ]; then
@@ -156,6 +221,14 @@ real() { # DIRECTORY BLAMED [VERDICT]
 }
 real fr-nvrx/gpu_error_2nd 9,14
 real fr-nvrx/lock_gil_2nd 10,15
+if [ -d "$NT_DUMPS/fr-h200/exc" ] && [ -d "$NT_DUMPS/fr-nvrx/lock_gil_2nd" ]; then
+  mkdir "$work/real"
+  cp "$NT_DUMPS"/fr-h200/exc/r_[013] "$NT_DUMPS/fr-h200/skip/r_2" "$work/real"
+  [ "$(blamed "$work/real")" = 3 ]
+  check "real dumps: a stale one of another run accuses nobody" $? "$("$tracediff" "$work/real")"
+  [ "$(verdict "$NT_DUMPS/fr-nvrx/gpu_error_2nd" "$NT_DUMPS/fr-nvrx/lock_gil_2nd")" = "$(verdict "$NT_DUMPS/fr-nvrx/lock_gil_2nd")" ]
+  check "real dumps: of two jobs the newer is judged as if alone" $? "$(verdict "$NT_DUMPS/fr-nvrx/gpu_error_2nd" "$NT_DUMPS/fr-nvrx/lock_gil_2nd")"
+fi
 real fr-h200/skip 2 "missing 2 7"
 real fr-h200/optype 3 "mismatch 3 5"
 real fr-h200/dtype 0 "mismatch 0 5"

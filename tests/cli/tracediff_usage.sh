@@ -34,7 +34,7 @@ run --color=sometimes
 check "a wrong --color is status 2" $? "status $status"
 
 run
-[ "$status" = 2 ] && grep -q '^tracediff: no \*.trace in ./nccltrace: was the job started with LD_PRELOAD=' "$work/err"
+[ "$status" = 2 ] && grep -q '^tracediff: ./nccltrace does not exist: was the job started with LD_PRELOAD=' "$work/err"
 check "without an argument it reads ./nccltrace" $? "$(cat "$work/err")"
 
 mkdir "$work/empty"
@@ -43,11 +43,51 @@ run empty
 check "a directory without traces is status 2" $? "$(cat "$work/err")"
 
 run --json empty
-[ "$status" = 2 ] && python3 -c 'import json, sys; assert "no *.trace in empty" in json.load(sys.stdin)["error"]' <"$work/out"
+[ "$status" = 2 ] && python3 -c 'import json, sys; assert "NCCL logs in empty" in json.load(sys.stdin)["error"]' <"$work/out"
 check "--json says why there is no verdict" $? "$(cat "$work/out" "$work/err")"
 run --json "$(printf 'no\302\233such')"
 [ "$status" = 2 ] && grep -qF 'no\u009bsuch' "$work/out" && ! grep -q "$(printf '\302\233')" "$work/out"
 check "JSON escapes C1 control characters" $? "$(cat -v "$work/out")"
+
+for name in /nonexistent -; do
+  run "$name"
+  [ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q "^tracediff: $name does not exist" "$work/err" &&
+    ! grep -q LD_PRELOAD "$work/err"
+  check "of a path that is not there ($name) that is said, and no more" $? "status $status: $(cat "$work/err")"
+done
+mkdir "$work/other"
+echo hello >"$work/other/hello"
+run other
+[ "$status" = 2 ] && [ "$(cat "$work/err")" = "tracediff: no traces, flight-recorder dumps or NCCL logs in other: its only file is of another kind" ]
+check "of a directory of other files it is said that none is of a known kind" $? "$(cat "$work/err")"
+mkdir -p "$work/parent/a" "$work/parent/b"
+echo "node:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 busId 60 commId 0x7 - Init START" >"$work/parent/b/log"
+run parent
+[ "$status" = 2 ] && grep -q 'its subdirectories have some: name one of them (parent/b)$' "$work/err"
+check "of a directory whose subdirectories hold what is meant, these are named" $? "$(cat "$work/err")"
+
+run -j empty
+[ "$status" = 2 ] && python3 -c 'import json, sys; json.load(sys.stdin)' <"$work/out"
+check "-j is --json" $? "$(cat "$work/out" "$work/err")"
+
+mkdir "$work/garbage"
+: >"$work/garbage/dump_0"
+printf '\037\213\010\000aaaaaaaa' >"$work/garbage/dump_1.gz"
+head -c 3000 /dev/zero >"$work/garbage/nccl_trace_rank_2"
+echo hello >"$work/garbage/readme"
+run --json garbage
+[ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 4 ] && grep -q '^tracediff: garbage/dump_0: empty$' "$work/err" &&
+  grep -q '^tracediff: garbage/dump_1.gz: compressed (gzip): uncompress it first$' "$work/err" &&
+  grep -q '^tracediff: garbage/nccl_trace_rank_2: no trace, ' "$work/err"
+check "in a directory of nothing that can be read, what was meant is named with the reason" $? "$(cat "$work/err")"
+python3 -c 'import json, sys
+files = [entry["file"] for entry in json.load(sys.stdin)["unreadable"]]
+assert files == ["garbage/dump_0", "garbage/dump_1.gz", "garbage/nccl_trace_rank_2"], files' <"$work/out" 2>"$work/why"
+check "--json has the files that cannot be read, and why" $? "$(cat "$work/out" "$work/why")"
+
+run --help
+grep -q 'flight recorder' "$work/out" && grep -q "NCCL's own logs" "$work/out" && [ -z "$(tail -c 1 "$work/out")" ]
+check "--help names all that is read, and ends with a newline" $? "$(cat "$work/out")"
 
 run --help
 [ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ]

@@ -190,8 +190,9 @@ static void one_whose_peer_was_gone_is_not_blamed(void **state) {
         logs.file[2]);
   say(&logs, 2, "transport/net.cc:1508 -> 6");
   assert_finding(judge(&logs), NT_CLASS_MISSING, 7, "1");
-  assert_true(is_noted(&logs.model, "log.2: line 10: node1:102 warns: socketProgress: Connection"));
-  assert_true(is_noted(&logs.model, "log.2: line 11: node1:102 lost a connection"));
+  assert_true(is_noted(&logs.model,
+                       "log.2: line 10: rank 2 (node1:102) warns: socketProgress: Connection"));
+  assert_true(is_noted(&logs.model, "log.2: line 11: rank 2 (node1:102) lost a connection"));
   end(&logs);
 }
 
@@ -627,7 +628,7 @@ static void real_logs_name_the_culprit(void **state) {
       snprintf(path, sizeof path, "%s/%s", command, entry->d_name);
       if (entry->d_name[0] == '.')
         continue;
-      assert_int_equal(nt_source_detect(path, false), NT_RECORDER_LOG);
+      assert_int_equal(nt_source_detect(path, false, false), NT_RECORDER_LOG);
       assert_int_equal(nt_source_load(&logs.loader, NT_RECORDER_LOG, path, &err), 0);
     }
     closedir(open);

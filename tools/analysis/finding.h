@@ -61,7 +61,8 @@ struct nt_finding {
   const char *field; /* static, or NULL */
   struct nt_rank_set blame, waiting;
   int64_t since_ns;
-  bool open_end; /* whom it waits for is not known: another finding may be the cause */
+  bool only_called; /* `waiting` called it; whether they wait is not known */
+  bool open_end;    /* whom it waits for is not known: another finding may be the cause */
   struct nt_culprit *culprits; /* by world rank; as many as are blamed, at most NT_CULPRITS_MAX */
   uint32_t culprit_count;
   struct nt_culprit *stands; /* where nobody is to blame: where ranks are, if they have a stack */

@@ -42,8 +42,10 @@ static int follow(struct nt_inquiry *inquiry, struct nt_finding *finding,
   uint32_t count = nt_rank_set_count(&fresh);
   if (count) {
     *grown = true;
-    nt_lines_add(&finding->evidence, "%s %s behind it in %s",
-                 nt_describe_ranks(who, sizeof who, &fresh), count == 1 ? "waits" : "wait",
+    nt_lines_add(&finding->evidence, "%s %s %s", nt_describe_ranks(who, sizeof who, &fresh),
+                 finding->only_called ? "called"
+                 : count == 1         ? "waits behind it in"
+                                      : "wait behind it in",
                  nt_describe_place(place, sizeof place, inquiry->job, stuck->fn,
                                    stuck->kind == NT_STUCK_INIT ? 0 : stuck->seq, stuck->joint));
   }

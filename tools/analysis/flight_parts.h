@@ -53,8 +53,11 @@ void nt_flight_status(struct nt_flight *flight);
 /* Own rank in the world: by the file's name, and where that has no number by what the dump tells; -1. */
 int32_t nt_flight_world(const char *source, const struct nt_flight *flight);
 
+/* Removes dumps of other runs and moments, with a note. Returns 0 or -NT_ERR_MEMORY. */
+int nt_flight_keep_newest(struct nt_model *model);
+
 /* Once all dumps are loaded: numbers of messages, sizes that no dump tells, and how far groups came of which a dump
- * holds no entry. Returns 0 or a negative enum nt_err. */
+ * holds no entry; dumps of other runs are left out. Returns 0 or a negative enum nt_err. */
 int nt_flight_settle(struct nt_model *model);
 
 #endif

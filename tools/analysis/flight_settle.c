@@ -236,6 +236,8 @@ static int settle_groups(struct nt_model *model) {
 }
 
 int nt_flight_settle(struct nt_model *model) {
-  int status = number_messages(model);
+  int status = nt_flight_keep_newest(model);
+  if (!status)
+    status = number_messages(model);
   return status ? status : settle_groups(model);
 }

@@ -28,7 +28,7 @@ void nt_finding_say(struct nt_finding *finding, const char *format, ...)
 /* Adds the ranks of a list (indices) to a set of world ranks. */
 int nt_inquiry_ranks(const struct nt_inquiry *inquiry, struct nt_rank_set *set,
                      const uint32_t *ranks, uint32_t count);
-/* "; ranks 0-1,3 wait in it since 02:41:17.120 UTC", or "" if nobody does. */
+/* "; ranks 0-1,3 wait in it since 02:41:17.120 UTC", of a log "; ranks 0-1,3 called it", or "" if nobody does. */
 char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *finding);
 /* The same, or "; ranks 0-1,3 wait in #18, which is left over from it" where the finding names an earlier call than the
  * one they wait in. */
@@ -99,6 +99,10 @@ void nt_fold_consequences(struct nt_verdict *verdict);
 void nt_note_clocks(struct nt_inquiry *inquiry);
 /* Who is blamed, in detail. Returns 0 or -NT_ERR_MEMORY. */
 int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding);
+/* A log without any call is no sign of health: a finding then. Returns 0 or a negative enum nt_err. */
+int nt_judge_silence(struct nt_inquiry *inquiry);
+/* Of jobs without traces: what the findings cannot know, and what can be done instead. */
+void nt_say_limits(struct nt_inquiry *inquiry);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 

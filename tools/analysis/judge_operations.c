@@ -79,8 +79,10 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
     snprintf(who, sizeof who, "up to %u members", joint->absent);
   nt_finding_say(
       finding,
-      "all members with a trace wait in %s; whether %s without a trace called it cannot be "
-      "told",
+      finding->only_called
+          ? "all members with a log called %s; whether %s without a log called it cannot be told"
+          : "all members with a trace wait in %s; whether %s without a trace called it cannot be "
+            "told",
       place, who);
   nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
   if (stuck->waiter_count)

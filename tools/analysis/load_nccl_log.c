@@ -159,6 +159,10 @@ static int fill_rank(struct part *part, const char *source, bool labels) {
   rank->host = strndup(process->name, process->host_length);
   rank->source = strdup(source);
   rank->nccl = *process->version ? strdup(process->version) : NULL;
+  rank->warning = process->warning_line ? strdup(process->warning) : NULL;
+  rank->peer_error = process->error_line ? strdup(process->error) : NULL;
+  rank->warning_line = process->warning_line;
+  rank->error_line = process->error_line;
   rank->started_ns = process->begin;
   if (labels && part->device < 0)
     rank->world = process->label;
@@ -234,6 +238,8 @@ static void note(struct nt_model *model, const struct nt_log *log, const char *s
     nt_model_note(model, "%s: line %u: a call or a creation is cut off there%s", source,
                   log->first_damaged, log->damaged > 1 ? ", and others further on" : "");
   for (const struct nt_log_process *p = log->processes; p; p = p->hh.next) {
+    if (p->comm_count)
+      continue; /* told of its rank */
     if (p->warning_line && told++ < NOTES_MAX)
       nt_model_note(model, "%s: line %u: %s warns: %s", source, p->warning_line, p->name,
                     p->warning);
@@ -243,14 +249,11 @@ static void note(struct nt_model *model, const struct nt_log *log, const char *s
   }
 }
 
-static bool is_known(const struct nt_log *log, bool *calls) {
+static bool is_known(const struct nt_log *log) {
   bool known = false;
-  *calls = false;
-  for (const struct nt_log_process *p = log->processes; p; p = p->hh.next) {
-    *calls |= p->call_count != 0;
+  for (const struct nt_log_process *p = log->processes; p; p = p->hh.next)
     for (uint32_t i = 0; i < p->comm_count; i++)
       known |= p->comms[i].begin != 0;
-  }
   return known;
 }
 
@@ -258,9 +261,8 @@ int nt_load_nccl_log(struct nt_trace_loader *loader, const char *source, const u
                      size_t size, struct nt_error *err) {
   struct nt_log log;
   const uint32_t before = loader->model.rank_count;
-  bool calls;
   int status = nt_log_read(&log, (const char *)bytes, size);
-  if (!status && !is_known(&log, &calls)) {
+  if (!status && !is_known(&log)) {
     status = refuse(err, -NT_ERR_FOREIGN,
                     "no line tells of a communicator: such logs are written with NCCL_DEBUG=INFO "
                     "NCCL_DEBUG_SUBSYS=INIT,COLL");
@@ -270,10 +272,6 @@ int nt_load_nccl_log(struct nt_trace_loader *loader, const char *source, const u
       status = add_process(loader, p, source, labels);
     if (!status)
       note(&loader->model, &log, source);
-    if (!status && !calls)
-      nt_model_note(&loader->model,
-                    "%s: no calls are in it: NCCL logs them with NCCL_DEBUG_SUBSYS=INIT,COLL",
-                    source);
   }
   nt_log_free(&log);
   while (status && loader->model.rank_count > before)

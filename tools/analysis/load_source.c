@@ -18,6 +18,7 @@
 
 #define HEAD_BYTES 65536
 #define MAGIC_BYTES 8
+#define SEARCH_BYTES (4 << 20)
 #define FILE_BYTES_MAX (UINT64_C(2) << 30)
 
 typedef int nt_load_fn(struct nt_trace_loader *loader, const char *source, const uint8_t *bytes,
@@ -61,7 +62,56 @@ static ssize_t read_file(int fd, uint8_t *bytes, size_t size) {
   return (ssize_t)done;
 }
 
-enum nt_recorder nt_source_detect(const char *path, bool named) {
+/* A program may have printed much before its first communicator: the lines from the first on that name NCCL. */
+static bool is_late_log(int fd, const uint8_t *head, size_t size) {
+  uint8_t *bytes = size == HEAD_BYTES && !memchr(head, '\0', size) ? malloc(SEARCH_BYTES) : NULL;
+  const ssize_t count = bytes ? read_file(fd, bytes, SEARCH_BYTES) : 0;
+  const uint8_t *found = count > 0 ? memmem(bytes, (size_t)count, " NCCL ", 6) : NULL;
+  bool is_log = false;
+  if (found) {
+    const uint8_t *line = memrchr(bytes, '\n', (size_t)(found - bytes));
+    line = line ? line + 1 : bytes;
+    is_log = nt_is_nccl_log(line, (size_t)(bytes + count - line));
+  }
+  free(bytes);
+  return is_log;
+}
+
+const char *nt_source_refusal(const char *path) {
+  static const struct {
+    const char *magic, *reason;
+  } packed[] = {{"\x1f\x8b", "compressed (gzip): uncompress it first"},
+                {"\x28\xb5\x2f\xfd", "compressed (zstd): uncompress it first"},
+                {"\xfd"
+                 "7zXZ",
+                 "compressed (xz): uncompress it first"},
+                {"BZh", "compressed (bzip2): uncompress it first"},
+                {"PK\x03\x04", "an archive (zip): unpack it first"}};
+  struct stat status;
+  char head[MAGIC_BYTES] = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (fd >= 0)
+      close(fd);
+    return NULL;
+  }
+  const ssize_t count = read_file(fd, (uint8_t *)head, sizeof head);
+  close(fd);
+  if (count <= 0)
+    return count ? NULL : "empty";
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+    if (!memcmp(head, packed[i].magic, strlen(packed[i].magic)))
+      return packed[i].reason;
+  if (!memcmp(head, NT_FILE_MAGIC, MAGIC_BYTES))
+    return NULL;
+  if ((uint8_t)head[0] == 0x80)
+    return "a pickle, but no dump of a flight recorder";
+  return status.st_size > SEARCH_BYTES
+             ? "no trace, no flight-recorder dump, and no line of NCCL in its first 4 MiB"
+             : "no trace, no flight-recorder dump, and no line of NCCL in it";
+}
+
+enum nt_recorder nt_source_detect(const char *path, bool named, bool deep) {
   enum nt_recorder found = NT_RECORDER_TRACE;
   struct stat status;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -75,7 +125,8 @@ enum nt_recorder nt_source_detect(const char *path, bool named) {
       count = 0;
     if (count > 0 && nt_is_flight_recorder(head, (size_t)count, named))
       found = NT_RECORDER_FLIGHT;
-    else if (count > 0 && nt_is_nccl_log(head, (size_t)count))
+    else if (count > 0 && (nt_is_nccl_log(head, (size_t)count) ||
+                           (deep && is_late_log(fd, head, (size_t)count))))
       found = NT_RECORDER_LOG;
   }
   free(head);

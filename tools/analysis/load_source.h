@@ -11,8 +11,13 @@
 #include "analysis/load_trace.h"
 
 /* What the regular file at `path` is. `named`: the user named it, so that anything which begins like a dump is
- * one, if a damaged one; else it must look like one. NT_RECORDER_TRACE: nothing that is known here. */
-enum nt_recorder nt_source_detect(const char *path, bool named);
+ * one, if a damaged one; else it must look like one. Of a log, the first lines of NCCL must stand in its first 64 KiB,
+ * or `deep`, for which more is read, in its first 4 MiB. NT_RECORDER_TRACE: nothing that is known here. */
+enum nt_recorder nt_source_detect(const char *path, bool named, bool deep);
+
+/* Why a regular file that is nothing of this is none: "empty", "compressed (gzip): uncompress it first" …; NULL if it is no
+ * regular file, or begins like one of our traces. */
+const char *nt_source_refusal(const char *path);
 
 /* Reads the whole file and adds what it tells to the loader. On failure (a negative enum nt_err, err filled)
  * the loader is as before. */

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "analysis/load_nccl_log.h"
+#include "cli/rank_set.h"
+#include "nccl/nccl_api.h"
+
+enum { NOTES_MAX = 16, RANKS_TEXT = 160 };
 
 struct tie {
   const uint8_t *id;
@@ -93,6 +97,57 @@ static bool are_spanned(const struct numbered *list, uint32_t count) {
   return true;
 }
 
+/* Of a process with several ranks, by the first of them. */
+static void note_warnings(struct nt_model *model) {
+  uint32_t told = 0, more = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    struct nt_model_rank *rank = &model->ranks[r];
+    const struct nt_model_rank *before = r ? rank - 1 : NULL;
+    if (before && before->pid == rank->pid && !strcmp(before->host, rank->host) &&
+        !strcmp(before->source, rank->source))
+      continue;
+    nt_model_guess_world(rank);
+    if (rank->warning && told++ < NOTES_MAX)
+      nt_model_note(model, "%s: line %u: rank %d (%s:%u) warns: %s", rank->source,
+                    rank->warning_line, rank->world, rank->host, rank->pid, rank->warning);
+    if (rank->peer_error && told++ < NOTES_MAX)
+      nt_model_note(model, "%s: line %u: rank %d (%s:%u) lost a connection: %s", rank->source,
+                    rank->error_line, rank->world, rank->host, rank->pid, rank->peer_error);
+  }
+  more = told > NOTES_MAX ? told - NOTES_MAX : 0;
+  if (more)
+    nt_model_note(model, "%u more warnings and lost connections are in the logs", more);
+}
+
+static bool has_call(const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_fn_is_collective(rank->calls[i].fn) || rank->calls[i].fn == NT_FN_Send ||
+        rank->calls[i].fn == NT_FN_Recv)
+      return true;
+  return false;
+}
+
+/* Where some logs have calls, those that have none may have been written with other settings. */
+static void note_silence(struct nt_model *model) {
+  struct nt_rank_set silent = {0};
+  char text[RANKS_TEXT];
+  uint32_t count = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    if (has_call(&model->ranks[r]))
+      continue;
+    count++;
+    nt_model_guess_world(&model->ranks[r]);
+    if (model->ranks[r].world >= 0)
+      (void)nt_rank_set_add(&silent, (uint32_t)model->ranks[r].world);
+  }
+  if (count && count < model->rank_count)
+    nt_model_note(model,
+                  "no calls are in the logs of %u of %u ranks (%s): they made none, or ran without "
+                  "NCCL_DEBUG_SUBSYS=INIT,COLL",
+                  count, model->rank_count, nt_rank_set_text(text, sizeof text, &silent));
+  nt_rank_set_free(&silent);
+}
+
 int nt_number_log_ranks(struct nt_model *model) {
   const uint32_t count = model->rank_count;
   if (!count || model->ranks[0].recorder != NT_RECORDER_LOG)
@@ -120,5 +175,9 @@ int nt_number_log_ranks(struct nt_model *model) {
   }
   free(parent);
   free(list);
+  if (!status) {
+    note_warnings(model);
+    note_silence(model);
+  }
   return status;
 }

@@ -156,6 +156,8 @@ void nt_model_free_rank(struct nt_model_rank *rank) {
   free(rank->source);
   free(rank->nccl);
   free(rank->nccl_env);
+  free(rank->warning);
+  free(rank->peer_error);
 }
 
 void nt_model_drop_last(struct nt_model *model) {
@@ -163,11 +165,35 @@ void nt_model_drop_last(struct nt_model *model) {
     nt_model_free_rank(&model->ranks[--model->rank_count]);
 }
 
+void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason) {
+  for (uint32_t i = 0; i < model->unreadable_count; i++)
+    if (!strcmp(model->unreadable[i].file, file) && !strcmp(model->unreadable[i].reason, reason))
+      return;
+  struct nt_unreadable *list =
+      realloc(model->unreadable, (model->unreadable_count + 1) * sizeof *list);
+  if (!list)
+    return;
+  model->unreadable = list;
+  struct nt_unreadable *entry = &list[model->unreadable_count];
+  *entry = (struct nt_unreadable){strdup(file), strdup(reason)};
+  if (entry->file && entry->reason) {
+    model->unreadable_count++;
+    return;
+  }
+  free(entry->file);
+  free(entry->reason);
+}
+
 void nt_model_free(struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_model_free_rank(&model->ranks[i]);
   for (uint32_t i = 0; i < model->note_count; i++)
     free(model->notes[i]);
+  for (uint32_t i = 0; i < model->unreadable_count; i++) {
+    free(model->unreadable[i].file);
+    free(model->unreadable[i].reason);
+  }
+  free(model->unreadable);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);
@@ -247,7 +273,9 @@ uint32_t nt_model_find(const struct nt_model *model, int32_t world) {
 }
 
 /* The rank in the largest communicator stands in where the environment did not tell. */
-static void guess_world(struct nt_model_rank *rank) {
+void nt_model_guess_world(struct nt_model_rank *rank) {
+  if (rank->world >= 0)
+    return;
   int32_t largest = 0;
   for (uint32_t i = 0; i < rank->view_count; i++)
     if (rank->views[i].nranks > largest && rank->views[i].rank >= 0) {
@@ -381,8 +409,7 @@ int nt_model_settle(struct nt_model *model) {
   if (!model->rank_count)
     return 0;
   for (uint32_t i = 0; i < model->rank_count; i++)
-    if (model->ranks[i].world < 0)
-      guess_world(&model->ranks[i]);
+    nt_model_guess_world(&model->ranks[i]);
   int status = nt_runs_keep_newest(model);
   if (status)
     return status;

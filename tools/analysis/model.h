@@ -170,6 +170,8 @@ struct nt_model_rank {
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
   int64_t blocked_ns; /* since when the thread that looks is stuck in the driver; 0: it is not */
+  char *warning, *peer_error; /* the first that its log tells; NULL */
+  uint32_t warning_line, error_line;
   char *nccl,
       *nccl_env; /* version; what of the environment matters to NCCL, lines NAME=VALUE, sorted; NULL if not known */
   struct nt_model_view *views;
@@ -186,6 +188,11 @@ struct nt_model_rank {
   uint32_t call_count, call_room;
 };
 
+/* A file that was meant, and why nothing of it is in the model. */
+struct nt_unreadable {
+  char *file, *reason;
+};
+
 struct nt_model {
   struct nt_model_rank *ranks; /* sorted by world rank once nt_model_settle has run */
   uint32_t rank_count, rank_room;
@@ -193,6 +200,9 @@ struct nt_model {
   int64_t now_ns;   /* when the model was read */
   char **notes;     /* what was left out and why, one line each */
   uint32_t note_count;
+  struct nt_unreadable *unreadable;
+  uint32_t unreadable_count;
+  bool doubtful; /* a rank may be of another run: nothing is certain */
 };
 
 /* Appends; the pointer is valid until the next append of its kind. NULL when there is no memory. */
@@ -210,10 +220,15 @@ const struct nt_model_stack *nt_model_stack(const struct nt_model_rank *rank, ui
 void nt_model_note(struct nt_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Once each; left out when there is no memory. */
+void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason);
+
 /* Call once when everything is loaded: picks the newest run and attempt and one process per world
  * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
 int nt_model_settle(struct nt_model *model);
 
+/* By its largest communicator, if it is not known. */
+void nt_model_guess_world(struct nt_model_rank *rank);
 /* One that nothing is known of. */
 struct nt_model_rank nt_model_no_rank(void);
 /* Takes the rank that was added last out again. */

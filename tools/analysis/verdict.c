@@ -26,6 +26,8 @@ struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class clas
   memset(finding, 0, sizeof *finding);
   finding->class = class;
   finding->joint = joint;
+  const struct nt_model *model = inquiry->job->model;
+  finding->only_called = model->rank_count && model->ranks[0].recorder == NT_RECORDER_LOG;
   return finding;
 }
 
@@ -64,7 +66,14 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   char ranks[NT_DESCRIBE], time[NT_TIME_TEXT];
   uint32_t count = nt_rank_set_count(&finding->waiting);
   out[0] = '\0';
-  if (count && finding->since_ns >= NT_TIME_FIRST)
+  const bool said = finding->class == NT_CLASS_MISMATCH || finding->class == NT_CLASS_ORDER ||
+                    finding->class == NT_CLASS_EXTRA;
+  if (count && finding->only_called && said)
+    return out;
+  if (count && finding->only_called)
+    snprintf(out, size, "; %s called it",
+             nt_describe_ranks(ranks, sizeof ranks, &finding->waiting));
+  else if (count && finding->since_ns >= NT_TIME_FIRST)
     snprintf(out, size, "; %s %s in it since %s",
              nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
              count == 1 ? "waits" : "wait", nt_time_short(time, finding->since_ns));
@@ -80,8 +89,11 @@ char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *fin
   const uint32_t count = nt_rank_set_count(&finding->waiting);
   if (stuck->kind != NT_STUCK_COLLECTIVE || finding->seq == stuck->seq || !count)
     return nt_inquiry_waiting(out, size, finding);
-  snprintf(out, size, "; %s wait%s in #%u, which is left over from it",
-           nt_describe_ranks(ranks, sizeof ranks, &finding->waiting), count == 1 ? "s" : "",
+  snprintf(out, size, "; %s %s #%u, which is left over from it",
+           nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
+           finding->only_called ? "called"
+           : count == 1         ? "waits in"
+                                : "wait in",
            stuck->seq);
   return out;
 }
@@ -320,6 +332,10 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_durations(inquiry);
   if (!status)
     status = nt_complete_findings(inquiry);
+  if (!status)
+    status = nt_judge_silence(inquiry);
+  if (!status)
+    nt_say_limits(inquiry);
   return status;
 }
 

@@ -159,7 +159,8 @@ void nt_options_help(const struct nt_usage *usage, FILE *out) {
   for (size_t i = 0; i < option_total(usage); i++)
     print_option(option_at(usage, i), width, out);
   if (usage->after != NULL)
-    fprintf(out, "\n%s", usage->after);
+    fprintf(out, "\n%s%s", usage->after,
+            *usage->after && usage->after[strlen(usage->after) - 1] == '\n' ? "" : "\n");
 }
 
 bool nt_options_number(const char *text, uint64_t low, uint64_t high, uint64_t *out) {

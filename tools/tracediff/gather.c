@@ -17,6 +17,9 @@
 #include "analysis/load_source.h"
 #include "cli/text.h"
 #include "tracediff/read_traces.h"
+#include "tracediff/unusable.h"
+
+enum { STRANGE_MAX = 16 };
 
 /* A process that has been loaded. */
 struct loaded {
@@ -30,6 +33,8 @@ struct loaded {
 struct foreign {
   char *path;
   enum nt_recorder recorder;
+  dev_t device;
+  ino_t inode;
 };
 
 struct gather {
@@ -42,18 +47,33 @@ struct gather {
   char **directories; /* resolved */
   int directory_count;
   int loaded;
+  char **strange; /* files of directories that are nothing known */
+  size_t strange_count, strange_room;
   bool quiet, live;
+  bool others; /* what is read now is perhaps none of our business */
   int status;
 };
 
-static void complain(const struct gather *g, const char *path, const struct nt_error *err) {
+static void refuse(struct gather *g, const char *path, const char *reason) {
+  if (g->others)
+    return;
+  nt_model_unreadable(&g->loader.model, path, reason);
   if (g->quiet)
     return;
   fputs("tracediff: ", stderr);
   nt_text_escape_print(stderr, path);
-  fprintf(stderr, ": at byte %" PRIu64 ": ", err->offset);
-  nt_text_escape_print(stderr, err->reason);
+  fputs(": ", stderr);
+  nt_text_escape_print(stderr, reason);
   fputc('\n', stderr);
+}
+
+static void complain(struct gather *g, const struct nt_source *source) {
+  char reason[sizeof source->err.reason + 64];
+  const bool foreign = source->recorder == NT_RECORDER_TRACE && source->err.code == -NT_ERR_FOREIGN;
+  const char *why = foreign ? nt_source_refusal(source->path) : NULL;
+  snprintf(reason, sizeof reason, "at byte %" PRIu64 ": %s", source->err.offset,
+           why ? why : source->err.reason);
+  refuse(g, source->path, reason);
 }
 
 static void warn(const struct gather *g, const struct nt_source *source) {
@@ -137,7 +157,7 @@ static void read_sources(struct gather *g) {
       g->status = source->status;
     else if (source->status) {
       warn(g, source);
-      complain(g, source->path, &source->err);
+      complain(g, source);
     } else if (!source->known && take(g, source) < 0)
       g->status = -NT_ERR_MEMORY;
     nt_source_free(source);
@@ -169,23 +189,27 @@ static struct nt_source *add_source(struct gather *g, char *path) {
 }
 
 /* False if there is nothing in the file that could be read here: it is a trace, or is refused as one. */
-static bool add_foreign(struct gather *g, const char *path, bool named) {
-  enum nt_recorder recorder = nt_source_detect(path, named);
-  if (recorder == NT_RECORDER_TRACE)
+static bool add_foreign(struct gather *g, const char *path, bool named, bool deep) {
+  enum nt_recorder recorder = nt_source_detect(path, named, deep);
+  struct stat status = {0};
+  if (recorder == NT_RECORDER_TRACE || stat(path, &status) != 0)
     return false;
+  for (int i = 0; i < g->foreign_count; i++)
+    if (g->foreign[i].device == status.st_dev && g->foreign[i].inode == status.st_ino)
+      return true; /* named twice */
   struct foreign *list = realloc(g->foreign, ((size_t)g->foreign_count + 1) * sizeof *list);
   char *copy = list ? strdup(path) : NULL;
   if (list)
     g->foreign = list;
   if (copy)
-    list[g->foreign_count++] = (struct foreign){copy, recorder};
+    list[g->foreign_count++] = (struct foreign){copy, recorder, status.st_dev, status.st_ino};
   else
     g->status = -NT_ERR_MEMORY;
   return true;
 }
 
 static void add_file(struct gather *g, const char *path) {
-  if (!add_foreign(g, path, true))
+  if (!add_foreign(g, path, true, true))
     add_source(g, strdup(path));
 }
 
@@ -198,12 +222,8 @@ static bool has_suffix(const char *name) {
   return length > 6 && !strcmp(name + length - 6, ".trace");
 }
 
-static int is_trace(const struct dirent *entry) {
-  return has_suffix(entry->d_name);
-}
-
 static int is_visible(const struct dirent *entry) {
-  return entry->d_name[0] != '.';
+  return entry->d_name[0] != '.' || has_suffix(entry->d_name);
 }
 
 bool nt_gather_is_file(const char *path) {
@@ -211,31 +231,37 @@ bool nt_gather_is_file(const char *path) {
   return stat(path, &status) == 0 ? !S_ISDIR(status.st_mode) : has_suffix(path);
 }
 
-/* Its traces; where there is none, whatever else can be read. */
+static void add_strange(struct gather *g, const char *path) {
+  if (g->strange_count == g->strange_room) {
+    const size_t room = g->strange_room ? 2 * g->strange_room : 64;
+    char **grown = realloc(g->strange, room * sizeof *grown);
+    if (!grown)
+      return; /* it would only be named */
+    g->strange = grown;
+    g->strange_room = room;
+  }
+  g->strange[g->strange_count] = strdup(path);
+  g->strange_count += g->strange[g->strange_count] != NULL;
+}
+
+/* Its traces, and whatever else can be read. */
 static void add_directory(struct gather *g, const char *path) {
   struct dirent **entries;
-  int count = scandir(path, &entries, is_trace, by_name);
-  const bool traces = count != 0;
-  if (!count) {
-    free(entries);
-    count = scandir(path, &entries, is_visible, by_name);
-  }
+  int count = scandir(path, &entries, is_visible, by_name);
   if (count < 0) {
-    int code = errno;
-    struct nt_source *source = add_source(g, strdup(path));
-    if (source) {
-      source->status = source->err.code = -NT_ERR_IO;
-      snprintf(source->err.reason, sizeof source->err.reason, "%s", strerror(code));
-    }
+    refuse(g, path, errno == ENOENT ? "does not exist" : strerror(errno));
     return;
   }
+  bool traces = false; /* then all else would only be noted, and is looked at but briefly */
+  for (int i = 0; i < count; i++)
+    traces |= has_suffix(entries[i]->d_name);
   for (int i = 0; i < count; i++) {
     char *file;
     if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
-      if (traces)
+      if (has_suffix(entries[i]->d_name))
         add_file(g, file);
-      else
-        add_foreign(g, file, false);
+      else if (!add_foreign(g, file, false, !traces))
+        add_strange(g, file);
       free(file);
     } else {
       g->status = -NT_ERR_MEMORY;
@@ -245,6 +271,31 @@ static void add_directory(struct gather *g, const char *path) {
   free(entries);
   g->directories[g->directory_count] = realpath(path, NULL);
   g->directory_count += g->directories[g->directory_count] != NULL;
+}
+
+/* Is it one of a kind of which others were read? */
+static bool is_alike(const struct gather *g, const char *path) {
+  for (int i = 0; i < g->foreign_count; i++)
+    if (nt_unusable_is_alike(g->foreign[i].path, path))
+      return true;
+  return false;
+}
+
+/* Files that are nothing known, but look as if they should be. */
+static void name_strange(struct gather *g) {
+  uint32_t told = 0, more = 0;
+  for (size_t i = 0; i < g->strange_count; i++) {
+    const char *path = g->strange[i];
+    if (!(g->loaded ? is_alike(g, path) : nt_unusable_is_meant(path)))
+      continue;
+    const char *reason = nt_source_refusal(path);
+    if (reason && told < STRANGE_MAX)
+      refuse(g, path, reason);
+    more += reason && told >= STRANGE_MAX;
+    told += reason != NULL;
+  }
+  if (more && !g->quiet)
+    fprintf(stderr, "tracediff: and %u more files that cannot be read\n", more);
 }
 
 /* The directory in which the area's file lies or, before there is one, is meant to. */
@@ -297,9 +348,10 @@ static int add_area(const char *path, void *context) {
 static void read_areas(struct gather *g) {
   bool quiet = g->quiet;
   nt_area_each(add_area, g);
-  g->quiet = true;
+  g->quiet = g->others = true;
   read_sources(g);
   g->quiet = quiet;
+  g->others = false;
 }
 
 static int64_t now(void) {
@@ -350,6 +402,9 @@ static void free_gather(struct gather *g) {
   for (int i = 0; i < g->foreign_count; i++)
     free(g->foreign[i].path);
   free(g->foreign);
+  for (size_t i = 0; i < g->strange_count; i++)
+    free(g->strange[i]);
+  free(g->strange);
   free(g->sources);
   forget(g);
 }
@@ -370,6 +425,7 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
   if (g.directory_count)
     read_areas(&g);
   load_foreign(&g);
+  name_strange(&g);
   free_gather(&g);
   memset(out, 0, sizeof *out);
   if (g.status) {

@@ -7,10 +7,10 @@
 
 /*
  * Opens every FILE, every *.trace in a DIR, and the areas on this node that belong to a DIR (their file
- * lies in it, or they have none yet), and loads them. A FILE, and where there is no trace any file in a DIR, may
+ * lies in it, or they have none yet), and loads them. A FILE, and any file in a DIR, may
  * also be a flight-recorder dump or an NCCL log; what is found is judged from one source, and the rest is noted.
  * Files that cannot be read are reported on stderr,
- * one line each, unless `quiet`. Returns how many traces were loaded, or a negative enum nt_err.
+ * one line each, unless `quiet`, and in the model. Returns how many traces were loaded, or a negative enum nt_err.
  */
 int nt_gather(char **paths, int count, bool quiet, struct nt_model *out);
 

@@ -14,6 +14,7 @@
 #include "cli/text.h"
 #include "tracediff/gather.h"
 #include "tracediff/report.h"
+#include "tracediff/unusable.h"
 
 #define LOOK_MS 250
 #define YOUNG_MS 1100
@@ -22,7 +23,7 @@
 enum { OPT_JSON = 1, OPT_COLOR, OPT_FULL_STACKS };
 
 static const struct nt_option options[] = {
-    {OPT_JSON, "json", 0, NULL, "print the verdict as JSON"},
+    {OPT_JSON, "json", 'j', NULL, "print the verdict as JSON"},
     {OPT_FULL_STACKS, "full-stacks", 0, NULL, "print every frame of a culprit's stack"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
@@ -34,7 +35,8 @@ static const struct nt_usage usage = {
         "Aligns the traces of all ranks of a job and says which rank, which call.\n"
         "A directory stands for all *.trace files in it and for the running processes that write\n"
         "there; without an argument it is ./nccltrace. Where there are none, dumps of PyTorch's\n"
-        "flight recorder are read.",
+        "flight recorder are read, and where there are none of these, NCCL's own logs\n"
+        "(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL).",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",
@@ -103,23 +105,14 @@ static int analyse(char **paths, int count, struct nt_model *model, struct nt_ve
 }
 
 /* Why there is no verdict, on standard error and, for programs, as JSON. */
-static void complain(int loaded, char **paths, int count, bool json) {
-  char *text = NULL;
-  const char *directory = NULL;
-  for (int i = 0; i < count && !directory; i++)
-    if (!nt_gather_is_file(paths[i]))
-      directory = paths[i];
-  if (loaded == 0 && directory &&
-      asprintf(&text,
-               "no *.trace in %s: was the job started with LD_PRELOAD=.../libnccltrace.so and "
-               "NCCLTRACE_DIR?",
-               directory) < 0)
-    text = NULL;
-  const char *message = loaded < 0 ? "out of memory" : text ? text : "no trace could be read";
+static void complain(const struct nt_model *model, int loaded, char **paths, int count,
+                     bool implied, bool json) {
+  char *text = loaded == 0 ? nt_unusable_text(paths, count, implied) : NULL;
+  const char *message = text ? text : "out of memory";
   fputs("tracediff: ", stderr);
   nt_text_escape_print(stderr, message);
   fputc('\n', stderr);
-  if (json && nt_report_json_error(message, stdout) != 0)
+  if (json && nt_report_json_error(message, model, stdout) != 0)
     fputs("tracediff: the report could not be written\n", stderr);
   free(text);
 }
@@ -150,7 +143,7 @@ int main(int argc, char **argv) {
   struct nt_verdict verdict = {0};
   int loaded = analyse(paths, count, &model, &verdict), status = NT_EXIT_USAGE;
   if (loaded <= 0) {
-    complain(loaded, paths, count, json);
+    complain(&model, loaded, paths, count, parser.first >= argc, json);
   } else {
     style.color = nt_color_wanted(color, stdout);
     int failed = json ? nt_report_json(&verdict, stdout) : nt_report_text(&verdict, &style, stdout);

@@ -22,7 +22,7 @@ char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict)
 int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
                    FILE *out);
 int nt_report_json(const struct nt_verdict *verdict, FILE *out);
-/* What a program gets where there is no verdict. */
-int nt_report_json_error(const char *error, FILE *out);
+/* What a program gets where there is no verdict; of the model only what could not be read. */
+int nt_report_json_error(const char *error, const struct nt_model *model, FILE *out);
 
 #endif

@@ -99,6 +99,15 @@ static json_t *finding_json(const struct nt_verdict *verdict, const struct nt_fi
   return value;
 }
 
+static json_t *unreadable_json(const struct nt_model *model) {
+  json_t *array = json_array();
+  for (uint32_t i = 0; array && i < model->unreadable_count; i++)
+    json_array_append_new(array,
+                          json_pack("{s:o, s:o}", "file", nt_json_text(model->unreadable[i].file),
+                                    "reason", nt_json_text(model->unreadable[i].reason)));
+  return array;
+}
+
 int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
   json_t *root = json_object(), *ranks = json_object(), *findings = json_array(),
          *warnings = json_array();
@@ -127,14 +136,16 @@ int nt_report_json(const struct nt_verdict *verdict, FILE *out) {
       json_array_append_new(notes, json_string(motion));
   }
   json_object_set_new(root, "notes", notes);
+  json_object_set_new(root, "unreadable", unreadable_json(verdict->job.model));
   return nt_json_print(root, out);
 }
 
-int nt_report_json_error(const char *error, FILE *out) {
+int nt_report_json_error(const char *error, const struct nt_model *model, FILE *out) {
   json_t *root = json_object();
   json_object_set_new(root, "tool", json_string("tracediff"));
   json_object_set_new(root, "schema", json_integer(1));
   json_object_set_new(root, "version", json_string(NT_VERSION));
   json_object_set_new(root, "error", nt_json_text(error));
+  json_object_set_new(root, "unreadable", unreadable_json(model));
   return nt_json_print(root, out);
 }

@@ -143,7 +143,8 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
   if (nt_rank_set_count(&finding->blame) > finding->culprit_count)
     fprintf(out, "  and %u more\n", nt_rank_set_count(&finding->blame) - finding->culprit_count);
   if (nt_rank_set_count(&finding->waiting))
-    fprintf(out, "waiting: %s\n", nt_describe_ranks(text, sizeof text, &finding->waiting));
+    fprintf(out, "%s: %s\n", finding->only_called ? "called it" : "waiting",
+            nt_describe_ranks(text, sizeof text, &finding->waiting));
   if (finding->since_ns >= NT_TIME_FIRST)
     fprintf(out, "since: %s\n", nt_time_text(time, finding->since_ns));
   if (style->full_stacks)
@@ -198,6 +199,9 @@ char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict)
 }
 
 static const char *why_consistent(const struct nt_verdict *verdict) {
+  const struct nt_model *model = verdict->job.model;
+  if (model->rank_count && model->ranks[0].recorder == NT_RECORDER_LOG)
+    return "the calls agree; whether they finished cannot be told from NCCL logs";
   if (verdict->over)
     return "the ranks' calls agree up to the moment at which all processes ended; what was under "
            "way "
