@@ -20,19 +20,19 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
         {"find out why it had less to do: uneven data, an early stop or a return that the "
          "other ranks did not take",
          "let all ranks agree on the number of steps, or join uneven inputs"},
-    [NT_CLASS_ERROR] = {"run that rank with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
+    [NT_CLASS_ERROR] = {"run the job with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
                         "check the arguments of the call named above"},
     [NT_CLASS_INIT] =
         {"compare how the ranks named above come to unique id, rank and size",
          "check that every rank reaches this creation, and all creations in one order"},
     [NT_CLASS_MISSING] =
-        {"look at what that rank does instead, and at the branch that leads past this call",
+        {"look at what is done there instead, and at the branch that leads past this call",
          "a condition that differs between ranks must be agreed upon first"},
-    [NT_CLASS_EXTRA] = {"find the branch in which only that rank makes this call",
+    [NT_CLASS_EXTRA] = {"find the branch in which only some ranks make this call",
                         "a collective in a rank-dependent branch must be made by all or by none"},
     [NT_CLASS_ORDER] = {"make all ranks issue these operations in one order",
                         "look for threads or callbacks that share this communicator"},
-    [NT_CLASS_MISMATCH] = {"print the shape and type of the tensor on that rank before the call",
+    [NT_CLASS_MISMATCH] = {"print the shape and type of the tensor on both sides before the call",
                            "sizes that depend on local data must be exchanged or padded first"},
     [NT_CLASS_P2P] = {"compare the sends and receives of both sides: peer, order and size",
                       "issue sends and receives that belong together inside one group"},
@@ -279,10 +279,31 @@ static void say_next(struct nt_finding *finding) {
       "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
       "world",
       "look for a root that is computed from the rank, the pipeline stage or the node"};
-  bool is_root =
-      finding->class == NT_CLASS_MISMATCH && finding->field && !strcmp(finding->field, "root");
-  const char *const *steps = is_root ? root : next_steps[finding->class];
-  for (uint32_t j = 0; j < (is_root ? 2 : 3) && steps[j]; j++)
+  static const char *const call[] = {
+      "find the branch in which these ranks make one call and the others another",
+      "a condition that differs between ranks must be agreed upon first"};
+  static const char *const graph[] = {
+      "find out what picks the graph that is launched (batch size, sequence length, padding): it "
+      "must come out alike on all ranks",
+      "agree on the size that picks it, or pad to it, before the launch"};
+  static const char *const op[] = {
+      "let all ranks pass one reduction operator: look for what picks it, as scaling or a metric "
+      "of "
+      "some ranks only",
+      "a condition that differs between ranks must be agreed upon first"};
+  const char *const *steps = next_steps[finding->class];
+  const char *field = finding->field ? finding->field : "";
+  uint32_t count = 3;
+  if (finding->class == NT_CLASS_MISMATCH) {
+    const char *const *by_field = finding->fn == NT_FN_cudaGraphLaunch ? graph
+                                  : !strcmp(field, "root")             ? root
+                                  : !strcmp(field, "call")             ? call
+                                  : !strcmp(field, "op")               ? op
+                                                                       : NULL;
+    steps = by_field ? by_field : steps;
+    count = 2;
+  }
+  for (uint32_t j = 0; j < count && steps[j]; j++)
     nt_lines_add(&finding->next, "%s", steps[j]);
 }
 

@@ -175,7 +175,7 @@ static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) 
   }
   if (status)
     return status;
-  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], who[NT_DESCRIBE];
   finding->fn = NT_FN_cudaGraphLaunch;
   finding->seq = position;
   finding->confidence = decided ? NT_CERTAIN : NT_UNDECIDED;
@@ -184,7 +184,12 @@ static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) 
     finding->field = field_of(inquiry, index, position, reference, other);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, position, index);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  nt_finding_say(finding, "the ranks replay different graphs in %s%s", place, waiting);
+  if (decided)
+    nt_finding_say(finding, "%s replay%s another graph than the others in %s%s",
+                   nt_describe_ranks(who, sizeof who, &finding->blame),
+                   nt_rank_set_count(&finding->blame) == 1 ? "s" : "", place, waiting);
+  else
+    nt_finding_say(finding, "the ranks replay different graphs in %s%s", place, waiting);
   say_graph(inquiry, finding, reference);
   say_graph(inquiry, finding, other);
   return 0;

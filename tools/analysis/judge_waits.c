@@ -182,9 +182,10 @@ static void say_gone(const struct nt_inquiry *inquiry, struct nt_finding *findin
 
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
+  char message[NT_UNMATCHED_TEXT];
   nt_describe_ranks(who, sizeof who, &finding->blame);
-  nt_inquiry_waiting_in(waiting, sizeof waiting, finding, stuck);
+  nt_inquiry_waiting_in(waiting, sizeof waiting, inquiry, finding, stuck);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   switch (finding->class) {
   case NT_CLASS_DEAD:
@@ -213,16 +214,16 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
     break;
   case NT_CLASS_UNDECIDED:
+    nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
     nt_finding_say(
         finding,
-        "%s has no counterpart%s; whether it went to the wrong rank, or that one left too "
-        "early, cannot be told while members have no trace",
-        place, waiting);
+        "%s; whether it went to the wrong rank, or that one left too early, cannot be told while "
+        "members have no trace",
+        message);
     break;
   case NT_CLASS_P2P:
-    nt_finding_say(finding, "%s has no counterpart%s%s%s", place,
-                   nt_rank_set_count(&finding->blame) ? "; deviating: " : "",
-                   nt_rank_set_count(&finding->blame) ? who : "", waiting);
+    nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
+    nt_finding_say(finding, "%s", message);
     break;
   default:
     nt_finding_say(finding, "%s never called %s%s%s", who, place,
@@ -313,7 +314,10 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   finding->since_ns = stuck->since_ns;
   bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
   finding->confidence = guessed ? NT_LIKELY : NT_CERTAIN;
-  if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
+  /* Where it is finished on all that called, hosts may wait in a later one: it holds these as well. */
+  const bool later = stuck->kind == NT_STUCK_COLLECTIVE && !stuck->waiter_count;
+  if (nt_inquiry_ranks(inquiry, &finding->waiting, later ? stuck->held : stuck->waiters,
+                       later ? stuck->held_count : stuck->waiter_count) < 0)
     return NULL;
   return finding;
 }

@@ -9,6 +9,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/text.h"
 
@@ -74,15 +75,43 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   return out;
 }
 
-char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *finding,
-                            const struct nt_stuck *stuck) {
+/* The operation in which the first of those is that wait behind `stuck`, which is finished on them. */
+static char *later_place(char *out, size_t size, const struct nt_inquiry *inquiry,
+                         const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  for (uint32_t i = 0; i < joint->member_count && stuck->held_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->rank != stuck->held[0])
+      continue;
+    for (uint32_t p = stuck->seq; p <= member->called; p++) {
+      const uint32_t call = p >= member->first ? member->call[p - member->first] : NT_NONE;
+      if (call != NT_NONE && nt_call_unfinished(inquiry->job, member->rank, call))
+        return nt_describe_place(out, size, inquiry->job,
+                                 nt_member_rank(inquiry->job, member)->calls[call].fn, p,
+                                 stuck->joint);
+    }
+  }
+  return nt_describe_joint(out, size, inquiry->job, stuck->joint);
+}
+
+char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_inquiry *inquiry,
+                            const struct nt_finding *finding, const struct nt_stuck *stuck) {
   char ranks[NT_DESCRIBE];
+  char place[NT_DESCRIBE], time[NT_TIME_TEXT], since[NT_TIME_TEXT + 8] = "";
   const uint32_t count = nt_rank_set_count(&finding->waiting);
-  if (stuck->kind != NT_STUCK_COLLECTIVE || finding->seq == stuck->seq || !count)
+  const bool later = stuck->kind == NT_STUCK_COLLECTIVE && !stuck->waiter_count;
+  if (stuck->kind != NT_STUCK_COLLECTIVE || (finding->seq == stuck->seq && !later) || !count)
     return nt_inquiry_waiting(out, size, finding);
-  snprintf(out, size, "; %s wait%s in #%u, which is left over from it",
-           nt_describe_ranks(ranks, sizeof ranks, &finding->waiting), count == 1 ? "s" : "",
-           stuck->seq);
+  if (finding->since_ns >= NT_TIME_FIRST && !later)
+    snprintf(since, sizeof since, " since %s", nt_time_short(time, finding->since_ns));
+  nt_describe_ranks(ranks, sizeof ranks, &finding->waiting);
+  if (later)
+    snprintf(out, size, "; %s wait%s in a later call, %s", ranks, count == 1 ? "s" : "",
+             later_place(place, sizeof place, inquiry, stuck));
+  else
+    snprintf(out, size,
+             "; %s now wait%s in #%u%s, because every later call paired up with the wrong one",
+             ranks, count == 1 ? "s" : "", stuck->seq, since);
   return out;
 }
 
