@@ -60,9 +60,9 @@ static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culp
                        uint32_t last) {
   const struct nt_job *job = inquiry->job;
   const struct nt_model_rank *rank = &job->model->ranks[culprit->rank];
-  const uint32_t wait = nt_host_wait_of(job, culprit->rank);
-  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank);
-  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank);
+  const uint32_t thread = culprit->thread, wait = nt_host_wait_in(job, culprit->rank, thread);
+  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank, thread);
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank, thread);
   culprit->dumped = now != NULL;
   if (now && now->stack.all)
     culprit->stack = &now->stack;
@@ -75,14 +75,16 @@ static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culp
     culprit->stack = &dumped->stack;
 }
 
-static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
+static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world,
+                         uint32_t thread) {
+  culprit->thread = thread;
   culprit->world = (int32_t)world;
   culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
   if (culprit->rank == NT_NONE)
     return;
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[culprit->rank];
   const struct nt_fate *fate = &inquiry->freeze->fates[culprit->rank];
-  uint32_t last = nt_last_call(inquiry->job, culprit->rank);
+  uint32_t last = nt_last_call_in(inquiry->job, culprit->rank, thread);
   if (last != NT_NONE) {
     const struct nt_model_call *call = &rank->calls[last];
     char text[NT_DESCRIBE];
@@ -100,7 +102,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
   }
   fill_stack(inquiry, culprit, last);
   char now[2 * NT_DESCRIBE];
-  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank)) {
+  if (*nt_describe_now_in(now, sizeof now, inquiry->job, culprit->rank, thread)) {
     char *site = strstr(now, ", last call at "); /* that is `at` */
     if (site)
       *site = '\0';
@@ -121,7 +123,8 @@ int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
     return -NT_ERR_MEMORY;
   for (uint32_t w = nt_rank_set_next(&finding->blame, 0); finding->culprit_count < count;
        w = nt_rank_set_next(&finding->blame, w + 1))
-    fill_culprit(inquiry, &finding->culprits[finding->culprit_count++], w);
+    fill_culprit(inquiry, &finding->culprits[finding->culprit_count++], w,
+                 count == 1 ? finding->thread : 0);
   return 0;
 }
 
@@ -252,7 +255,7 @@ static int fill_stands(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   for (uint32_t r = 0; r < model->rank_count && finding->stand_count < NT_CULPRITS_MAX; r++)
     if (model->ranks[r].world >= 0 && lives(&model->ranks[r]))
       fill_culprit(inquiry, &finding->stands[finding->stand_count++],
-                   (uint32_t)model->ranks[r].world);
+                   (uint32_t)model->ranks[r].world, 0);
   return 0;
 }
 

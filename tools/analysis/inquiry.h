@@ -83,9 +83,12 @@ int nt_judge_errors(struct nt_inquiry *inquiry);
  * should make it waits in nothing. */
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank);
-/* Which of the process's ranks have not called, as evidence. */
+/* Which of the process's ranks have not called, as evidence; the finding is of the first one's thread. */
 void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank);
+/* "communicator rank 2 (cuda:2, thread 3) of rank 0": of one that holds several, those that have not called. */
+char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                      const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
 /* The rank's first launch of a graph that is known to be unfinished. */

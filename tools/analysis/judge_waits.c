@@ -180,6 +180,27 @@ static void say_gone(const struct nt_inquiry *inquiry, struct nt_finding *findin
                    during ? "in the middle of" : "before calling", place, waiting);
 }
 
+/* A process that holds several ranks may wait by one for another. */
+static void say_missing(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                        const struct nt_stuck *stuck, const char *who, const char *place,
+                        const char *waiting) {
+  const uint32_t world = nt_rank_set_next(&finding->blame, 0);
+  const uint32_t rank =
+      world < NT_RANK_MAX ? nt_model_find(inquiry->job->model, (int32_t)world) : NT_NONE;
+  const bool one = nt_rank_set_count(&finding->blame) == 1;
+  char sibling[2 * NT_DESCRIBE], time[NT_TIME_TEXT];
+  if (!one || rank == NT_NONE || !nt_rank_set_has(&finding->waiting, world)) {
+    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    return;
+  }
+  nt_sibling_text(sibling, sizeof sibling, inquiry, stuck, rank);
+  if (nt_rank_set_count(&finding->waiting) > 1 || finding->since_ns < NT_TIME_FIRST)
+    nt_finding_say(finding, "%s never called %s%s", sibling, place, waiting);
+  else
+    nt_finding_say(finding, "%s never called %s; others of the same process wait in it since %s",
+                   sibling, place, nt_time_short(time, finding->since_ns));
+}
+
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
   char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
@@ -226,11 +247,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_finding_say(finding, "%s", message);
     break;
   default:
-    nt_finding_say(finding, "%s never called %s%s%s", who, place,
-                   nt_rank_set_has(&finding->waiting, nt_rank_set_next(&finding->blame, 0))
-                       ? " by one of its ranks"
-                       : "",
-                   waiting);
+    say_missing(inquiry, finding, stuck, who, place, waiting);
   }
   if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
       stuck->kind == NT_STUCK_REPLAY) {
@@ -262,7 +279,9 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
   char line[2 * NT_DESCRIBE], time[NT_TIME_TEXT], state[NT_FATE_TEXT], place[NT_DESCRIBE];
   if (finding->evidence.count >= 24)
     return;
-  nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
+  if (!nt_stuck_has_sibling(stuck, blame->rank)) /* else of another thread */
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
   if (fate->kind != NT_FATE_ALIVE && !fate->lives)
     nt_lines_add(&finding->evidence, "rank %d %s at %s", rank->world,
                  nt_describe_end(state, sizeof state, rank), nt_time_short(time, fate->ns));

@@ -63,6 +63,8 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
   if (!same)
     fprintf(out, ": %s", state);
+  if (culprit->thread)
+    fprintf(out, ", its thread %u", culprit->thread);
   /* What it is in, or where, stands behind "now". */
   const bool inside = culprit->last && culprit->now && strstr(culprit->now, culprit->last);
   if (culprit->last && !inside) {
