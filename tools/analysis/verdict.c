@@ -140,15 +140,17 @@ static char *place_of(char *out, size_t size, const struct nt_inquiry *inquiry, 
 
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  char state[NT_FATE_TEXT], call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
+  char state[NT_FATE_TEXT], told[NT_FATE_TEXT + 4] = "", call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
+  if (model->recorder == NT_RECORDER_TRACE || model->state != NT_PROCESS_UNKNOWN)
+    snprintf(told, sizeof told, " (%s)", state); /* of the others no state is recorded */
   if (last == NT_NONE) {
-    snprintf(out, size, "rank %d (%s) %s", model->world, state,
+    snprintf(out, size, "rank %d%s %s", model->world, told,
              model->overwritten ? "has no operation in what was recorded" : "made no call");
     return out;
   }
-  snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,
+  snprintf(out, size, "rank %d%s last called %s%s%s", model->world, told,
            nt_describe_call(call, sizeof call, inquiry->job, rank, last),
            place_of(place, sizeof place, inquiry, rank, last),
            nt_call_is_open(inquiry->job, rank, last) ? " and did not return"
