@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every finding needs in the end: its culprits in detail, and what to do next. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,7 +91,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     char text[NT_DESCRIBE];
     bool counted = nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT;
     if (call->view == NT_NONE)
-      nt_describe_call(text, sizeof text, inquiry->job, culprit->rank, last);
+      nt_launch_text(text, sizeof text, inquiry, culprit->rank, last);
     else
       nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
                         inquiry->job->places[culprit->rank][call->view].joint);
@@ -159,6 +160,61 @@ static void say_process(struct nt_finding *finding, const struct nt_model_rank *
                  dump_option(rank), rank->pid, host);
 }
 
+/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
+static char *directory_of(const struct nt_model_rank *rank) {
+  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash)
+    *slash = '\0';
+  return real;
+}
+
+static int64_t stands_since(const struct nt_finding *finding, const struct nt_culprit *culprit) {
+  return culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns;
+}
+
+/* The rank of a culprit that has no dump yet, and lives; else NULL. */
+static const struct nt_model_rank *undumped(const struct nt_inquiry *inquiry,
+                                            const struct nt_finding *finding, uint32_t i) {
+  const struct nt_culprit *culprit = &finding->culprits[i];
+  const struct nt_model_rank *rank =
+      culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
+  return rank && lives(rank) && rank->state != NT_PROCESS_STOPPED &&
+                 !is_dumped(rank, stands_since(finding, culprit))
+             ? rank
+             : NULL;
+}
+
+static bool same_host(const struct nt_model_rank *a, const struct nt_model_rank *b) {
+  return !strcmp(a->host ? a->host : "", b->host ? b->host : "");
+}
+
+/* One command for all of a host that have no dump yet, at the first of them; false at the others. */
+static bool say_dump(const struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t i) {
+  enum { PIDS = 8 };
+  const struct nt_model_rank *rank = undumped(inquiry, finding, i);
+  char pids[PIDS * 12] = "";
+  const char *option = "";
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < finding->culprit_count; k++) {
+    const struct nt_model_rank *other = undumped(inquiry, finding, k);
+    if (!other || !same_host(rank, other))
+      continue;
+    if (k < i)
+      return false;
+    const size_t used = strlen(pids);
+    if (count++ < PIDS)
+      snprintf(pids + used, sizeof pids - used, " %u", other->pid);
+    option = *dump_option(other) ? dump_option(other) : option;
+  }
+  char *directory = count > PIDS ? directory_of(rank) : NULL;
+  nt_lines_add(&finding->next, "nccltrace dump %s%s%s on %s, then tracediff again", option,
+               directory ? "--dir " : "", directory ? directory : pids + 1,
+               rank->host ? rank->host : "its host");
+  free(directory);
+  return true;
+}
+
 /* What to do with the processes to blame that still live. */
 static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   struct nt_rank_set stopped = {0};
@@ -170,11 +226,14 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
         culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
     if (!rank || !lives(rank) || told >= PROCESSES_MAX)
       continue;
-    told++;
     if (rank->state == NT_PROCESS_STOPPED)
       nt_rank_set_add(&stopped, (uint32_t)culprit->world);
-    say_process(finding, rank,
-                culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns);
+    if (undumped(inquiry, finding, i)) {
+      told += say_dump(inquiry, finding, i);
+      continue;
+    }
+    told++;
+    say_process(finding, rank, stands_since(finding, culprit));
   }
   if (nt_rank_set_count(&stopped) && finding->summary) {
     char *before = finding->summary;
@@ -185,15 +244,6 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     free(before);
   }
   nt_rank_set_free(&stopped);
-}
-
-/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
-static char *directory_of(const struct nt_model_rank *rank) {
-  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
-  char *slash = real ? strrchr(real, '/') : NULL;
-  if (slash)
-    *slash = '\0';
-  return real;
 }
 
 /* Where nobody is to blame: a dump of all, and then where each is. */
@@ -310,11 +360,37 @@ static void say_next(struct nt_finding *finding) {
     nt_lines_add(&finding->next, "%s", steps[j]);
 }
 
+/* What stands at a culprit need not be evidence as well, unless it says more: of whom a message is, and that its group has not
+ * ended. */
+static void drop_told_twice(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  char line[3 * NT_DESCRIBE];
+  for (uint32_t i = 0; i < finding->culprit_count; i++) {
+    const struct nt_culprit *culprit = &finding->culprits[i];
+    if (culprit->rank == NT_NONE || culprit->thread || !culprit->last)
+      continue;
+    const struct nt_model_call *call =
+        &inquiry->job->model->ranks[culprit->rank].calls[nt_last_call(inquiry->job, culprit->rank)];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (call->pending || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
+      continue;
+    nt_inquiry_rank(line, sizeof line, inquiry, culprit->rank);
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < finding->evidence.count; k++) {
+      if (!strcmp(finding->evidence.line[k], line))
+        free(finding->evidence.line[k]);
+      else
+        finding->evidence.line[kept++] = finding->evidence.line[k];
+    }
+    finding->evidence.count = kept;
+  }
+}
+
 int nt_complete_findings(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
     status = nt_fill_culprits(inquiry, finding);
+    drop_told_twice(inquiry, finding);
     if (!status)
       status = fill_stands(inquiry, finding);
     if (!status)

@@ -91,6 +91,9 @@ char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
                       const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
+/* A call of the rank in words; a launch of a graph as "cudaGraphLaunch #4 on A", if it is counted (replays.h). */
+char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                     uint32_t call);
 /* The rank's first launch of a graph that is known to be unfinished. */
 void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */

@@ -204,6 +204,24 @@ int nt_judge_replays(struct nt_inquiry *inquiry) {
   return status;
 }
 
+char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                     uint32_t call) {
+  const struct nt_replays *replays = &inquiry->waits.replays;
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  for (uint32_t v = 0; v < model->view_count && replays->joint_count &&
+                       model->calls[call].fn == NT_FN_cudaGraphLaunch;
+       v++) {
+    const struct nt_place place = inquiry->job->places[rank][v];
+    const struct nt_replay_row *row = place.joint == NT_NONE || !replays->rows[place.joint]
+                                          ? NULL
+                                          : &replays->rows[place.joint][place.member];
+    for (uint32_t p = row ? row->count : 0; p > 0; p--)
+      if (row->list[p - 1].call == call)
+        return nt_describe_place(out, size, inquiry->job, NT_FN_cudaGraphLaunch, p, place.joint);
+  }
+  return nt_describe_call(out, size, inquiry->job, rank, call);
+}
+
 void nt_say_replays(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];

@@ -284,8 +284,9 @@ static void say_between(const struct slow *s, struct nt_finding *finding, const 
   const struct nt_member *member = &job->joints[late->joint].members[m];
   const struct nt_late_member *lateness = &late->lateness->member[m];
   const struct nt_model_rank *rank = nt_member_rank(job, member);
-  const struct lost lost =
-      lateness->device ? (struct lost){.call = NT_NONE} : find_lost(job, late, m);
+  struct lost lost = {.call = NT_NONE};
+  if (!lateness->device)
+    lost = find_lost(job, late, m);
   const uint32_t index =
       lost.call != NT_NONE ? lost.call : member->call[lateness->last - member->first];
   const struct nt_model_call *call = &rank->calls[index];

@@ -151,7 +151,7 @@ char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, 
     return out;
   }
   snprintf(out, size, "rank %d%s last called %s%s%s", model->world, told,
-           nt_describe_call(call, sizeof call, inquiry->job, rank, last),
+           nt_launch_text(call, sizeof call, inquiry, rank, last),
            place_of(place, sizeof place, inquiry, rank, last),
            nt_call_is_open(inquiry->job, rank, last) ? " and did not return"
            : model->calls[last].pending              ? " in a group that it has not ended"
