@@ -106,5 +106,5 @@ sed -n 2p "$work/out" | grep -qx '1 of 4 ranks has no trace: 3'
 check "ranks without a trace stand in the second line" $? "$(cat "$work/out")"
 
 "$tracediff" "$late"/rank{0,1,3}.trace >"$work/out"
-[ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided (undecided): '
+[ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided: '
 check "what only a missing trace can tell is undecided" $? "$(head -1 "$work/out")"

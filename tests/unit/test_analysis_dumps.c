@@ -155,7 +155,7 @@ static void a_thread_inside_a_call_is_said_to_be_there(void **state) {
   job_judge(&j);
   char text[NT_DESCRIBE];
   uint32_t rank = nt_model_find(&j.model, 1);
-  assert_null(nt_describe_thread(&j.verdict.job, rank));
+  assert_null(nt_describe_thread(&j.verdict.job, rank, 0));
   assert_non_null(
       strstr(nt_describe_now(text, sizeof text, &j.verdict.job, rank), "in AllGather #2"));
   job_free(&j);

@@ -30,6 +30,36 @@ static void a_send_left_out_among_others_is_found_where_it_is(void **state) {
   assert_verdict(&j, "p2p Recv 2 blame 1 waiting 2");
 }
 
+static void assert_summary(const char *wanted) {
+  const struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_string_equal(v->findings[0].summary, wanted);
+  job_free(&j);
+}
+
+static void a_lonely_message_names_both_ranks(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  pass(a, 100, 1, -1);
+  job_block(&j, 2);
+  const struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->count, 1);
+  assert_non_null(strstr(v->findings[0].summary, "rank 1 never sent what rank 2 waits for since "));
+  assert_non_null(strstr(v->findings[0].summary, " (Recv #1 on A from rank 1)"));
+  job_free(&j);
+}
+
+static void a_pair_of_two_sizes_names_both_ranks_and_sizes(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  for (uint32_t r = 0; r < 4; r++) {
+    job_send(&j, r, a, (r + 1) % 4, r == 1 ? 300 : 200);
+    job_recv(&j, r, a, (r + 3) % 4, 200);
+  }
+  assert_summary("rank 1 sends 300 x f32 to rank 2, which expects 200 x f32 (Recv #1 on A); wrong "
+                 "is rank 1 by what other ranks do");
+}
+
 static void a_receive_left_out_among_others_is_found_where_it_is(void **state) {
   (void)state;
   uint32_t a = start(4);
@@ -136,6 +166,8 @@ static void a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_t
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_send_left_out_among_others_is_found_where_it_is),
+      TEST(a_lonely_message_names_both_ranks),
+      TEST(a_pair_of_two_sizes_names_both_ranks_and_sizes),
       TEST(a_receive_left_out_among_others_is_found_where_it_is),
       TEST(of_two_sides_both_may_have_left_one_out),
       TEST(another_size_says_who_sends_how_much_to_whom),

@@ -202,6 +202,20 @@ static void texts_of_stacks_are_escaped(void **state) {
   expect(&style, hostile, 2, false, "(1 frame of a\\x1b)\na\\x1b.py:1 g\\n\n");
 }
 
+static void out_of_memory_kills_of_others_are_told_apart(void **state) {
+  (void)state;
+  static const char *const group =
+      "12 s ago: Memory cgroup out of memory: Killed process 77 (train)";
+  static const char *const machine = "12 s ago: Out of memory: Killed process 78 (chrome)";
+  const uint32_t ours[] = {76, 77}, others[] = {76, 79};
+  assert_false(nt_is_other_oom(group, 60, ours, 2));
+  assert_true(nt_is_other_oom(group, 60, others, 2));
+  assert_true(nt_is_other_oom(group, 10, ours, 2)); /* before it began */
+  assert_false(nt_is_other_oom(machine, 60, others, 2));
+  assert_true(nt_is_other_oom(machine, 10, others, 2));
+  assert_false(nt_is_other_oom("12 s ago: NVRM: Xid 79, GPU has fallen off the bus", 1, ours, 2));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(system_calls_have_names_and_arguments),
@@ -211,6 +225,7 @@ int main(void) {
       cmocka_unit_test(a_thread_s_state_is_said_in_words),
       cmocka_unit_test(an_extent_counts_threads_and_stacks),
       cmocka_unit_test(missing_sources_are_named_as_people_name_them),
+      cmocka_unit_test(out_of_memory_kills_of_others_are_told_apart),
       cmocka_unit_test(frames_of_frameworks_are_folded),
       cmocka_unit_test(every_frame_is_shown_on_request),
       cmocka_unit_test(without_the_program_the_innermost_frame_is_shown),

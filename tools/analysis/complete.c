@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every finding needs in the end: its culprits in detail, and what to do next. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,19 +21,19 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
         {"find out why it had less to do: uneven data, an early stop or a return that the "
          "other ranks did not take",
          "let all ranks agree on the number of steps, or join uneven inputs"},
-    [NT_CLASS_ERROR] = {"run that rank with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
+    [NT_CLASS_ERROR] = {"run the job with NCCL_DEBUG=WARN: NCCL prints why it refused the call",
                         "check the arguments of the call named above"},
     [NT_CLASS_INIT] =
         {"compare how the ranks named above come to unique id, rank and size",
          "check that every rank reaches this creation, and all creations in one order"},
     [NT_CLASS_MISSING] =
-        {"look at what that rank does instead, and at the branch that leads past this call",
+        {"look at what is done there instead, and at the branch that leads past this call",
          "a condition that differs between ranks must be agreed upon first"},
-    [NT_CLASS_EXTRA] = {"find the branch in which only that rank makes this call",
+    [NT_CLASS_EXTRA] = {"find the branch in which only some ranks make this call",
                         "a collective in a rank-dependent branch must be made by all or by none"},
     [NT_CLASS_ORDER] = {"make all ranks issue these operations in one order",
                         "look for threads or callbacks that share this communicator"},
-    [NT_CLASS_MISMATCH] = {"print the shape and type of the tensor on that rank before the call",
+    [NT_CLASS_MISMATCH] = {"print the shape and type of the tensor on both sides before the call",
                            "sizes that depend on local data must be exchanged or padded first"},
     [NT_CLASS_P2P] = {"compare the sends and receives of both sides: peer, order and size",
                       "issue sends and receives that belong together inside one group"},
@@ -60,9 +61,9 @@ static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culp
                        uint32_t last) {
   const struct nt_job *job = inquiry->job;
   const struct nt_model_rank *rank = &job->model->ranks[culprit->rank];
-  const uint32_t wait = nt_host_wait_of(job, culprit->rank);
-  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank);
-  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank);
+  const uint32_t thread = culprit->thread, wait = nt_host_wait_in(job, culprit->rank, thread);
+  const struct nt_model_dump_thread *now = nt_describe_thread(job, culprit->rank, thread);
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, culprit->rank, thread);
   culprit->dumped = now != NULL;
   if (now && now->stack.all)
     culprit->stack = &now->stack;
@@ -75,20 +76,22 @@ static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culp
     culprit->stack = &dumped->stack;
 }
 
-static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world) {
+static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world,
+                         uint32_t thread) {
+  culprit->thread = thread;
   culprit->world = (int32_t)world;
   culprit->rank = nt_model_find(inquiry->job->model, (int32_t)world);
   if (culprit->rank == NT_NONE)
     return;
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[culprit->rank];
   const struct nt_fate *fate = &inquiry->freeze->fates[culprit->rank];
-  uint32_t last = nt_last_call(inquiry->job, culprit->rank);
+  uint32_t last = nt_last_call_in(inquiry->job, culprit->rank, thread);
   if (last != NT_NONE) {
     const struct nt_model_call *call = &rank->calls[last];
     char text[NT_DESCRIBE];
     bool counted = nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT;
     if (call->view == NT_NONE)
-      nt_describe_call(text, sizeof text, inquiry->job, culprit->rank, last);
+      nt_launch_text(text, sizeof text, inquiry, culprit->rank, last);
     else
       nt_describe_place(text, sizeof text, inquiry->job, call->fn, counted ? call->seq : 0,
                         inquiry->job->places[culprit->rank][call->view].joint);
@@ -100,7 +103,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
   }
   fill_stack(inquiry, culprit, last);
   char now[2 * NT_DESCRIBE];
-  if (*nt_describe_now(now, sizeof now, inquiry->job, culprit->rank)) {
+  if (*nt_describe_now_in(now, sizeof now, inquiry->job, culprit->rank, thread)) {
     char *site = strstr(now, ", last call at "); /* that is `at` */
     if (site)
       *site = '\0';
@@ -121,7 +124,8 @@ int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding) {
     return -NT_ERR_MEMORY;
   for (uint32_t w = nt_rank_set_next(&finding->blame, 0); finding->culprit_count < count;
        w = nt_rank_set_next(&finding->blame, w + 1))
-    fill_culprit(inquiry, &finding->culprits[finding->culprit_count++], w);
+    fill_culprit(inquiry, &finding->culprits[finding->culprit_count++], w,
+                 count == 1 ? finding->thread : 0);
   return 0;
 }
 
@@ -156,6 +160,61 @@ static void say_process(struct nt_finding *finding, const struct nt_model_rank *
                  dump_option(rank), rank->pid, host);
 }
 
+/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
+static char *directory_of(const struct nt_model_rank *rank) {
+  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash)
+    *slash = '\0';
+  return real;
+}
+
+static int64_t stands_since(const struct nt_finding *finding, const struct nt_culprit *culprit) {
+  return culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns;
+}
+
+/* The rank of a culprit that has no dump yet, and lives; else NULL. */
+static const struct nt_model_rank *undumped(const struct nt_inquiry *inquiry,
+                                            const struct nt_finding *finding, uint32_t i) {
+  const struct nt_culprit *culprit = &finding->culprits[i];
+  const struct nt_model_rank *rank =
+      culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
+  return rank && lives(rank) && rank->state != NT_PROCESS_STOPPED &&
+                 !is_dumped(rank, stands_since(finding, culprit))
+             ? rank
+             : NULL;
+}
+
+static bool same_host(const struct nt_model_rank *a, const struct nt_model_rank *b) {
+  return !strcmp(a->host ? a->host : "", b->host ? b->host : "");
+}
+
+/* One command for all of a host that have no dump yet, at the first of them; false at the others. */
+static bool say_dump(const struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t i) {
+  enum { PIDS = 8 };
+  const struct nt_model_rank *rank = undumped(inquiry, finding, i);
+  char pids[PIDS * 12] = "";
+  const char *option = "";
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < finding->culprit_count; k++) {
+    const struct nt_model_rank *other = undumped(inquiry, finding, k);
+    if (!other || !same_host(rank, other))
+      continue;
+    if (k < i)
+      return false;
+    const size_t used = strlen(pids);
+    if (count++ < PIDS)
+      snprintf(pids + used, sizeof pids - used, " %u", other->pid);
+    option = *dump_option(other) ? dump_option(other) : option;
+  }
+  char *directory = count > PIDS ? directory_of(rank) : NULL;
+  nt_lines_add(&finding->next, "nccltrace dump %s%s%s on %s, then tracediff again", option,
+               directory ? "--dir " : "", directory ? directory : pids + 1,
+               rank->host ? rank->host : "its host");
+  free(directory);
+  return true;
+}
+
 /* What to do with the processes to blame that still live. */
 static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   struct nt_rank_set stopped = {0};
@@ -167,11 +226,14 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
         culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
     if (!rank || !lives(rank) || told >= PROCESSES_MAX)
       continue;
-    told++;
     if (rank->state == NT_PROCESS_STOPPED)
       nt_rank_set_add(&stopped, (uint32_t)culprit->world);
-    say_process(finding, rank,
-                culprit->since_ns > finding->since_ns ? culprit->since_ns : finding->since_ns);
+    if (undumped(inquiry, finding, i)) {
+      told += say_dump(inquiry, finding, i);
+      continue;
+    }
+    told++;
+    say_process(finding, rank, stands_since(finding, culprit));
   }
   if (nt_rank_set_count(&stopped) && finding->summary) {
     char *before = finding->summary;
@@ -182,15 +244,6 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     free(before);
   }
   nt_rank_set_free(&stopped);
-}
-
-/* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
-static char *directory_of(const struct nt_model_rank *rank) {
-  char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
-  char *slash = real ? strrchr(real, '/') : NULL;
-  if (slash)
-    *slash = '\0';
-  return real;
 }
 
 /* Where nobody is to blame: a dump of all, and then where each is. */
@@ -252,7 +305,7 @@ static int fill_stands(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   for (uint32_t r = 0; r < model->rank_count && finding->stand_count < NT_CULPRITS_MAX; r++)
     if (model->ranks[r].world >= 0 && lives(&model->ranks[r]))
       fill_culprit(inquiry, &finding->stands[finding->stand_count++],
-                   (uint32_t)model->ranks[r].world);
+                   (uint32_t)model->ranks[r].world, 0);
   return 0;
 }
 
@@ -279,11 +332,57 @@ static void say_next(struct nt_finding *finding) {
       "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
       "world",
       "look for a root that is computed from the rank, the pipeline stage or the node"};
-  bool is_root =
-      finding->class == NT_CLASS_MISMATCH && finding->field && !strcmp(finding->field, "root");
-  const char *const *steps = is_root ? root : next_steps[finding->class];
-  for (uint32_t j = 0; j < (is_root ? 2 : 3) && steps[j]; j++)
+  static const char *const call[] = {
+      "find the branch in which these ranks make one call and the others another",
+      "a condition that differs between ranks must be agreed upon first"};
+  static const char *const graph[] = {
+      "find out what picks the graph that is launched (batch size, sequence length, padding): it "
+      "must come out alike on all ranks",
+      "agree on the size that picks it, or pad to it, before the launch"};
+  static const char *const op[] = {
+      "let all ranks pass one reduction operator: look for what picks it, as scaling or a metric "
+      "of "
+      "some ranks only",
+      "a condition that differs between ranks must be agreed upon first"};
+  const char *const *steps = next_steps[finding->class];
+  const char *field = finding->field ? finding->field : "";
+  uint32_t count = 3;
+  if (finding->class == NT_CLASS_MISMATCH) {
+    const char *const *by_field = finding->fn == NT_FN_cudaGraphLaunch ? graph
+                                  : !strcmp(field, "root")             ? root
+                                  : !strcmp(field, "call")             ? call
+                                  : !strcmp(field, "op")               ? op
+                                                                       : NULL;
+    steps = by_field ? by_field : steps;
+    count = 2;
+  }
+  for (uint32_t j = 0; j < count && steps[j]; j++)
     nt_lines_add(&finding->next, "%s", steps[j]);
+}
+
+/* What stands at a culprit need not be evidence as well, unless it says more: of whom a message is, and that its group has not
+ * ended. */
+static void drop_told_twice(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  char line[3 * NT_DESCRIBE];
+  for (uint32_t i = 0; i < finding->culprit_count; i++) {
+    const struct nt_culprit *culprit = &finding->culprits[i];
+    if (culprit->rank == NT_NONE || culprit->thread || !culprit->last)
+      continue;
+    const struct nt_model_call *call =
+        &inquiry->job->model->ranks[culprit->rank].calls[nt_last_call(inquiry->job, culprit->rank)];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (call->pending || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
+      continue;
+    nt_inquiry_rank(line, sizeof line, inquiry, culprit->rank);
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < finding->evidence.count; k++) {
+      if (!strcmp(finding->evidence.line[k], line))
+        free(finding->evidence.line[k]);
+      else
+        finding->evidence.line[kept++] = finding->evidence.line[k];
+    }
+    finding->evidence.count = kept;
+  }
 }
 
 int nt_complete_findings(struct nt_inquiry *inquiry) {
@@ -291,6 +390,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count && !status; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
     status = nt_fill_culprits(inquiry, finding);
+    drop_told_twice(inquiry, finding);
     if (!status)
       status = fill_stands(inquiry, finding);
     if (!status)

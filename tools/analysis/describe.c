@@ -113,13 +113,17 @@ char *nt_describe_call(char *out, size_t size, const struct nt_job *job, uint32_
 }
 
 uint32_t nt_last_call(const struct nt_job *job, uint32_t rank) {
+  return nt_last_call_in(job, rank, 0);
+}
+
+uint32_t nt_last_call_in(const struct nt_job *job, uint32_t rank, uint32_t thread) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint32_t last = NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
     bool replay = nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
     if ((call->view == NT_NONE && !replay) || call->enter_ns > job->cut_ns ||
-        (call->flags & NT_CALL_VOID))
+        (call->flags & NT_CALL_VOID) || (thread && call->thread != thread))
       continue;
     if (last == NT_NONE || call->enter_ns >= model->calls[last].enter_ns)
       last = i;
@@ -128,23 +132,25 @@ uint32_t nt_last_call(const struct nt_job *job, uint32_t rank) {
 }
 
 /* The last thing that the rank did, waits for streams included; the newest thread's. */
-static uint32_t last_record(const struct nt_job *job, uint32_t rank) {
+static uint32_t last_record(const struct nt_job *job, uint32_t rank, uint32_t thread) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
   uint32_t last = NT_NONE;
   for (uint32_t i = 0; i < model->call_count; i++)
-    if (model->calls[i].enter_ns <= job->cut_ns &&
+    if (model->calls[i].enter_ns <= job->cut_ns && (!thread || model->calls[i].thread == thread) &&
         (last == NT_NONE || model->calls[i].enter_ns >= model->calls[last].enter_ns))
       last = i;
   return last;
 }
 
-const struct nt_model_dump_thread *nt_describe_dumped(const struct nt_job *job, uint32_t rank) {
-  return nt_dump_thread_now(job, rank, last_record(job, rank));
+const struct nt_model_dump_thread *nt_describe_dumped(const struct nt_job *job, uint32_t rank,
+                                                      uint32_t thread) {
+  return nt_dump_thread_now(job, rank, last_record(job, rank, thread));
 }
 
-const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank) {
-  uint32_t last = last_record(job, rank);
-  if (nt_host_wait_of(job, rank) != NT_NONE ||
+const struct nt_model_dump_thread *nt_describe_thread(const struct nt_job *job, uint32_t rank,
+                                                      uint32_t thread) {
+  uint32_t last = last_record(job, rank, thread);
+  if (nt_host_wait_in(job, rank, thread) != NT_NONE ||
       (last != NT_NONE && nt_call_is_open(job, rank, last)))
     return NULL;
   return nt_dump_thread_now(job, rank, last);
@@ -180,9 +186,14 @@ static void fate_now(char *out, size_t size, const struct nt_job *job,
 }
 
 char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t rank) {
-  const struct nt_model_dump_thread *thread = nt_describe_thread(job, rank);
+  return nt_describe_now_in(out, size, job, rank, 0);
+}
+
+char *nt_describe_now_in(char *out, size_t size, const struct nt_job *job, uint32_t rank,
+                         uint32_t number) {
+  const struct nt_model_dump_thread *thread = nt_describe_thread(job, rank, number);
   const struct nt_model_rank *model = &job->model->ranks[rank];
-  uint32_t last = last_record(job, rank), wait = nt_host_wait_of(job, rank);
+  uint32_t last = last_record(job, rank, number), wait = nt_host_wait_in(job, rank, number);
   char what[NT_DESCRIBE / 2], time[NT_TIME_TEXT], fate[NT_FATE_TEXT], words[NT_DESCRIBE];
   fate_now(fate, sizeof fate, job, model);
   snprintf(out, size, "%s", fate);
@@ -209,7 +220,7 @@ char *nt_describe_now(char *out, size_t size, const struct nt_job *job, uint32_t
     nt_describe_call(what, sizeof what, job, rank, last);
   else
     nt_call_function(what, sizeof what, call->fn);
-  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, rank);
+  const struct nt_model_dump_thread *dumped = nt_describe_dumped(job, rank, number);
   if (!site && dumped && dumped->place)
     snprintf(words, sizeof words, ", called in %s (from the dump of %s)", dumped->place,
              nt_time_short(time, model->dump->began_ns));

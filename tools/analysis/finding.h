@@ -41,7 +41,8 @@ void nt_lines_add(struct nt_lines *lines, const char *format, ...)
 void nt_lines_free(struct nt_lines *lines);
 
 struct nt_culprit {
-  uint32_t rank; /* index into the model, NT_NONE without a trace */
+  uint32_t rank;   /* index into the model, NT_NONE without a trace */
+  uint32_t thread; /* that all below is said of; 0: whichever did something last */
   int32_t world;
   char *last; /* its last call, NULL if none */
   char *at;   /* where in the program it made that call, NULL if not known */
@@ -62,7 +63,9 @@ struct nt_finding {
   struct nt_rank_set blame, waiting;
   int64_t since_ns;
   bool only_called; /* `waiting` called it; whether they wait is not known */
-  bool open_end;    /* whom it waits for is not known: another finding may be the cause */
+  uint32_t
+      thread;    /* of the process to blame, that which lacks the call; 0: it holds one rank only */
+  bool open_end; /* whom it waits for is not known: another finding may be the cause */
   struct nt_culprit *culprits; /* by world rank; as many as are blamed, at most NT_CULPRITS_MAX */
   uint32_t culprit_count;
   struct nt_culprit *stands; /* where nobody is to blame: where ranks are, if they have a stack */

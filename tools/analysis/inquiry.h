@@ -30,10 +30,11 @@ int nt_inquiry_ranks(const struct nt_inquiry *inquiry, struct nt_rank_set *set,
                      const uint32_t *ranks, uint32_t count);
 /* "; ranks 0-1,3 wait in it since 02:41:17.120 UTC", of a log "; ranks 0-1,3 called it", or "" if nobody does. */
 char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *finding);
-/* The same, or "; ranks 0-1,3 wait in #18, which is left over from it" where the finding names an earlier call than the
- * one they wait in. */
-char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *finding,
-                            const struct nt_stuck *stuck);
+/* The same, or "; ranks 0-1,3 now wait in #18 since …, because every later call paired up with the wrong one" where the
+ * finding names an earlier call than the one they wait in, or "; ranks 1-2 wait in a later call, AllReduce #4 on A" where the
+ * one that it names is finished on them. */
+char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_inquiry *inquiry,
+                            const struct nt_finding *finding, const struct nt_stuck *stuck);
 /* "rank 2 is running, its last call was AllReduce #6 on A" */
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank);
 
@@ -82,11 +83,17 @@ int nt_judge_errors(struct nt_inquiry *inquiry);
  * should make it waits in nothing. */
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank);
-/* Which of the process's ranks have not called, as evidence. */
+/* Which of the process's ranks have not called, as evidence; the finding is of the first one's thread. */
 void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank);
+/* "communicator rank 2 (cuda:2, thread 3) of rank 0": of one that holds several, those that have not called. */
+char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                      const struct nt_stuck *stuck, uint32_t rank);
 /* What the graphs hold that findings speak of. */
 void nt_say_replays(struct nt_inquiry *inquiry);
+/* A call of the rank in words; a launch of a graph as "cudaGraphLaunch #4 on A", if it is counted (replays.h). */
+char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                     uint32_t call);
 /* The rank's first launch of a graph that is known to be unfinished. */
 void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
@@ -117,6 +124,10 @@ bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_
  * for a wrong peer. */
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        struct nt_finding *finding);
+/* "rank 2 never sent what rank 3 waits for (Recv #4 on A from rank 2)": who to whom, and what is known of it. */
+#define NT_UNMATCHED_TEXT 512
+char *nt_unmatched_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                        const struct nt_p2p_end *end, const struct nt_finding *finding);
 /* World ranks to blame for a pair of different sizes. */
 int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                     struct nt_rank_set *blame, enum nt_confidence *confidence);

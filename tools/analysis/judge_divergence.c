@@ -305,6 +305,43 @@ static bool say_values(struct nt_inquiry *inquiry, const struct nt_divergence *d
   return true;
 }
 
+/* "rank 3 called AllGather where the others called AllReduce #5 on A": the functions of those to blame, each once. */
+static void say_other_call(struct nt_inquiry *inquiry, const struct nt_divergence *divergence,
+                           struct nt_finding *finding, const struct nt_vote *vote,
+                           const char *place, const char *who, const char *waiting) {
+  enum { NAMED = 3 };
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  char names[3 * 64 + 32] = "", name[64];
+  uint8_t told[NAMED];
+  uint32_t count = 0, captured = 0;
+  bool same = true;
+  for (uint32_t i = 0; i < vote->minority_count; i++) {
+    const struct nt_model_call *call =
+        nt_member_call(inquiry->job, &joint->members[vote->minority[i]], divergence->position);
+    uint32_t k = 0;
+    if (!call)
+      continue;
+    captured += (call->flags & NT_CALL_CAPTURED) != 0;
+    same &= nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn);
+    while (k < count && told[k] != call->fn)
+      k++;
+    if (k < count || count == NAMED)
+      continue;
+    told[count] = call->fn;
+    const size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%s", count++ ? " or " : "",
+             nt_call_function(name, sizeof name, call->fn));
+  }
+  if (same)
+    nt_finding_say(finding,
+                   captured ? "%s captured %s into a graph, the others called it%s"
+                            : "%s called %s outside of a graph, the others captured it%s",
+                   who, place, waiting);
+  else
+    nt_finding_say(finding, "%s called %s where the others called %s%s", who, names, place,
+                   waiting);
+}
+
 static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt_vote *vote,
                      struct nt_rank_set *told) {
   const struct nt_divergence *divergence = &inquiry->divergences[index];
@@ -323,8 +360,7 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
   nt_describe_ranks(who, sizeof who, &minority);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
   if (vote->decided && vote->field == NT_FIELD_CALL)
-    nt_finding_say(finding, "%s made another call where the other members called %s%s", who, place,
-                   waiting);
+    say_other_call(inquiry, divergence, finding, vote, place, who, waiting);
   else if (vote->decided && say_values(inquiry, divergence, finding, vote, place, who, waiting))
     ; /* with the values */
   else if (vote->decided)

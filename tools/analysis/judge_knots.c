@@ -264,7 +264,7 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding,
     return;
   nt_describe_place(place, sizeof place, knot->inquiry->job, finding->fn,
                     finding->class == NT_CLASS_INIT ? 0 : finding->seq, finding->joint);
-  nt_inquiry_waiting_in(waiting, sizeof waiting, finding, named);
+  nt_inquiry_waiting_in(waiting, sizeof waiting, knot->inquiry, finding, named);
   if (skipped && finding->class == NT_CLASS_P2P) {
     nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);

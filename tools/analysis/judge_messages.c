@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends and receives: pairs of different sizes, and which side of a lonely message is to blame. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "analysis/describe.h"
@@ -7,6 +8,7 @@
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/call_text.h"
+#include "cli/text.h"
 
 /* Both sides of the message; the partner may have no trace. */
 static int blame_both(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
@@ -312,12 +314,92 @@ static int add_waiters(const struct nt_inquiry *inquiry, struct nt_finding *find
   return status;
 }
 
+/* What the partner did in the other direction instead, to or from somebody else; NULL if nothing. */
+static const struct nt_p2p_end *stray_of(const struct nt_inquiry *inquiry,
+                                         const struct nt_p2p_end *end, uint32_t partner) {
+  for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
+    if (other->joint == end->joint && other->rank == partner && other->is_send != end->is_send &&
+        other != end && nt_p2p_partner(inquiry->job, other))
+      return other;
+  }
+  return NULL;
+}
+
+/* "rank 2", or its communicator rank if it has no trace. */
+static char *peer_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                       const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  if (partner && nt_member_rank(inquiry->job, partner)->world >= 0)
+    snprintf(out, size, "rank %d", nt_member_rank(inquiry->job, partner)->world);
+  else
+    snprintf(out, size, "communicator rank %d", end->is_send ? end->destination : end->source);
+  return out;
+}
+
+static bool has_world(const struct nt_rank_set *set, int32_t world) {
+  return world >= 0 && nt_rank_set_has(set, (uint32_t)world);
+}
+
+/* "; rank 2 waits for that message", "; rank 2 has sent to rank 0 instead", "; either may be the one that is wrong". */
+static void say_known(char *out, size_t size, const struct nt_inquiry *inquiry,
+                      const struct nt_p2p_end *end, bool owner, bool partner) {
+  const struct nt_member *member = nt_p2p_partner(inquiry->job, end);
+  const struct nt_p2p_end *other = owner               ? awaited_by(inquiry, end)
+                                   : partner && member ? stray_of(inquiry, end, member->rank)
+                                                       : NULL;
+  char whom[64], peer[64];
+  out[0] = '\0';
+  peer_text(peer, sizeof peer, inquiry, end);
+  if (owner && partner)
+    snprintf(out, size, "; either may be the one that is wrong");
+  else if (owner && other)
+    snprintf(out, size, "; rank %d %s rank %d%s", world_of(inquiry, other),
+             end->is_send ? "waits for a message of" : "sends to", world_of(inquiry, end),
+             end->is_send ? "" : ", which does not receive that");
+  else if (owner)
+    snprintf(out, size, "; other ranks do as %s does", peer);
+  else if (other)
+    snprintf(out, size, "; it %s %s instead", other->is_send ? "sent to" : "waits for",
+             peer_text(whom, sizeof whom, inquiry, other));
+}
+
+char *nt_unmatched_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                        const struct nt_p2p_end *end, const struct nt_finding *finding) {
+  const struct nt_member *member = nt_p2p_partner(inquiry->job, end);
+  const int32_t world = world_of(inquiry, end);
+  const bool owner = has_world(&finding->blame, world), waits = has_world(&finding->waiting, world);
+  const bool partner =
+      member && has_world(&finding->blame, nt_member_rank(inquiry->job, member)->world);
+  char peer[64], place[NT_DESCRIBE], known[128], since[NT_TIME_TEXT + 8] = "", time[NT_TIME_TEXT];
+  peer_text(peer, sizeof peer, inquiry, end);
+  nt_describe_place(place, sizeof place, inquiry->job, nt_p2p_call(inquiry->job, end)->fn, end->seq,
+                    end->joint);
+  say_known(known, sizeof known, inquiry, end, owner, partner);
+  if (waits && finding->since_ns >= NT_TIME_FIRST)
+    snprintf(since, sizeof since, " since %s", nt_time_short(time, finding->since_ns));
+  if (partner && !owner)
+    snprintf(out, size, "%s never %s rank %d %s%s (%s %s %s)%s", peer,
+             end->is_send ? "received what" : "sent what", world,
+             end->is_send ? "sends to it"
+             : waits      ? "waits for"
+                          : "expects",
+             since, place, end->is_send ? "to" : "from", peer, known);
+  else if (end->is_send)
+    snprintf(out, size, "rank %d sends to %s%s (%s), which does not receive it%s", world, peer,
+             since, place, known);
+  else
+    snprintf(out, size, "rank %d %s a message from %s%s (%s), which does not send it%s", world,
+             waits ? "waits for" : "expects", peer, since, place, known);
+  return out;
+}
+
 /* A message that was left out, or is too many, among others of its queue. */
 static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *shift) {
   const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
   const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, lonely->joint);
-  char text[NT_DESCRIBE], who[NT_DESCRIBE];
+  char text[NT_UNMATCHED_TEXT];
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->fn = nt_p2p_call(inquiry->job, lonely)->fn;
@@ -326,14 +408,10 @@ static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *sh
   finding->since_ns = nt_p2p_call(inquiry->job, lonely)->enter_ns;
   int status = nt_blame_unmatched(inquiry, lonely, finding);
   finding->field = NULL;
+  nt_finding_say(finding, "%s; what follows it between the two meets the wrong one",
+                 nt_unmatched_text(text, sizeof text, inquiry, lonely, finding));
   if (!status)
     status = add_waiters(inquiry, finding, shift->uneven);
-  nt_describe_call(text, sizeof text, inquiry->job, lonely->rank, lonely->call);
-  nt_finding_say(finding,
-                 "%s of rank %d has no counterpart, and what follows it in that queue meets "
-                 "the wrong one; deviating: %s",
-                 text, world_of(inquiry, lonely),
-                 nt_describe_ranks(who, sizeof who, &finding->blame));
   say_sizes(inquiry, finding, send, send + 1);
   nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
                shift->agree);
@@ -343,7 +421,7 @@ static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *sh
 static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *send) {
   const struct nt_p2p_end *recv = send + 1;
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, send->joint);
-  char a[NT_DESCRIBE], b[NT_DESCRIBE], who[NT_DESCRIBE];
+  char a[128], b[128], place[NT_DESCRIBE], who[NT_DESCRIBE];
   if (!finding)
     return -NT_ERR_MEMORY;
   int status = nt_blame_uneven(inquiry, send, &finding->blame, &finding->confidence);
@@ -357,10 +435,20 @@ static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *sen
   if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
       nt_call_unfinished(inquiry->job, recv->rank, recv->call))
     status = nt_finding_add(inquiry->job, &finding->waiting, recv->rank);
-  nt_describe_call(a, sizeof a, inquiry->job, send->rank, send->call);
-  nt_describe_call(b, sizeof b, inquiry->job, recv->rank, recv->call);
-  nt_finding_say(finding, "%s of rank %d meets %s of rank %d; deviating: %s", a, world, b,
-                 world_of(inquiry, recv), nt_describe_ranks(who, sizeof who, &finding->blame));
+  nt_describe_arguments(a, sizeof a, nt_p2p_call(inquiry->job, send));
+  nt_describe_arguments(b, sizeof b, nt_p2p_call(inquiry->job, recv));
+  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, send->seq, send->joint);
+  if (nt_rank_set_count(&finding->blame) == 1)
+    nt_finding_say(finding,
+                   "rank %d sends %s to rank %d, which expects %s (%s); wrong is %s by "
+                   "what other ranks do",
+                   world, a, world_of(inquiry, recv), b, place,
+                   nt_describe_ranks(who, sizeof who, &finding->blame));
+  else
+    nt_finding_say(finding,
+                   "rank %d sends %s to rank %d, which expects %s (%s); either may be the one "
+                   "that is wrong",
+                   world, a, world_of(inquiry, recv), b, place);
   say_sizes(inquiry, finding, send, recv);
   return status;
 }

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations that are ends of chains themselves: nobody with a trace can finish them, or all are in their end. */
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 
 static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
-  static const char *const words[] = {
-      [NT_CREATION_MISSING] = "some ranks never called it",
-      [NT_CREATION_SIZE] = "the ranks pass different sizes",
-      [NT_CREATION_DUPLICATE] = "two processes claim the same rank",
-      [NT_CREATION_EXTRA] = "a rank is outside the size",
-      [NT_CREATION_IDS] = "the ranks pass different unique ids",
-      [NT_CREATION_REFUSED] = "NCCL returned an error",
+  /* Of those to blame, and where it cannot be told who. */
+  static const char *const words[][2] = {
+      [NT_CREATION_MISSING] = {"%s, without a trace, did not call it as far as is known",
+                               "some ranks never called it"},
+      [NT_CREATION_SIZE] = {"%s passed another size than the others",
+                            "the ranks pass different sizes"},
+      [NT_CREATION_DUPLICATE] = {"two processes claim the same rank: %s",
+                                 "two processes claim the same rank"},
+      [NT_CREATION_EXTRA] = {"%s passed a rank outside the size", "a rank is outside the size"},
+      [NT_CREATION_IDS] = {"%s passed another unique id than the others",
+                           "the ranks pass different unique ids"},
+      [NT_CREATION_REFUSED] = {"NCCL returned an error to %s", "NCCL returned an error"},
   };
   const struct nt_creation *creation = &inquiry->creations.list[stuck->item];
   enum nt_class class = creation->problem == NT_CREATION_REFUSED ? NT_CLASS_ERROR : NT_CLASS_INIT;
@@ -36,12 +42,17 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
     if (creation->problem != NT_CREATION_MISSING ||
         nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE)
       status = nt_rank_set_add(&finding->blame, w);
-  nt_finding_say(finding, "%s does not complete: %s%s%s",
+  const bool known = nt_rank_set_count(&finding->blame) != 0;
+  nt_describe_ranks(who, sizeof who, &finding->blame);
+  char what[NT_DESCRIBE + 96];
+  const char *text = words[creation->problem][!known], *gap = strstr(text, "%s");
+  if (gap)
+    snprintf(what, sizeof what, "%.*s%s%s", (int)(gap - text), text, who, gap + 2);
+  else
+    snprintf(what, sizeof what, "%s", text);
+  nt_finding_say(finding, "%s does not complete: %s",
                  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, 0, stuck->joint),
-                 words[creation->problem], nt_rank_set_count(&finding->blame) ? "; " : "",
-                 nt_rank_set_count(&finding->blame)
-                     ? nt_describe_ranks(who, sizeof who, &finding->blame)
-                     : "");
+                 what);
   for (uint32_t i = 0; i < creation->creator_count && i < 32; i++) {
     const struct nt_creator *creator = &creation->creators[i];
     nt_lines_add(&finding->evidence, "rank %d calls it as rank %d of %d%s%s", creator->world,
@@ -76,7 +87,7 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
   if (joint->absent_known)
     nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
   else
-    snprintf(who, sizeof who, "up to %u members", joint->absent);
+    snprintf(who, sizeof who, "up to %u member%s", joint->absent, joint->absent == 1 ? "" : "s");
   nt_finding_say(
       finding,
       finding->only_called

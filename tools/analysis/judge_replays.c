@@ -175,7 +175,7 @@ static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) 
   }
   if (status)
     return status;
-  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64], who[NT_DESCRIBE];
   finding->fn = NT_FN_cudaGraphLaunch;
   finding->seq = position;
   finding->confidence = decided ? NT_CERTAIN : NT_UNDECIDED;
@@ -184,7 +184,12 @@ static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) 
     finding->field = field_of(inquiry, index, position, reference, other);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, position, index);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  nt_finding_say(finding, "the ranks replay different graphs in %s%s", place, waiting);
+  if (decided)
+    nt_finding_say(finding, "%s replay%s another graph than the others in %s%s",
+                   nt_describe_ranks(who, sizeof who, &finding->blame),
+                   nt_rank_set_count(&finding->blame) == 1 ? "s" : "", place, waiting);
+  else
+    nt_finding_say(finding, "the ranks replay different graphs in %s%s", place, waiting);
   say_graph(inquiry, finding, reference);
   say_graph(inquiry, finding, other);
   return 0;
@@ -197,6 +202,24 @@ int nt_judge_replays(struct nt_inquiry *inquiry) {
     if (replays->diverged[i] && !inquiry->divergences[i].position)
       status = judge(inquiry, i, replays->diverged[i]);
   return status;
+}
+
+char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
+                     uint32_t call) {
+  const struct nt_replays *replays = &inquiry->waits.replays;
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  for (uint32_t v = 0; v < model->view_count && replays->joint_count &&
+                       model->calls[call].fn == NT_FN_cudaGraphLaunch;
+       v++) {
+    const struct nt_place place = inquiry->job->places[rank][v];
+    const struct nt_replay_row *row = place.joint == NT_NONE || !replays->rows[place.joint]
+                                          ? NULL
+                                          : &replays->rows[place.joint][place.member];
+    for (uint32_t p = row ? row->count : 0; p > 0; p--)
+      if (row->list[p - 1].call == call)
+        return nt_describe_place(out, size, inquiry->job, NT_FN_cudaGraphLaunch, p, place.joint);
+  }
+  return nt_describe_call(out, size, inquiry->job, rank, call);
 }
 
 void nt_say_replays(struct nt_inquiry *inquiry) {

@@ -5,6 +5,8 @@
  * Such a process can wait in an operation by one of its ranks and lack the call of another. The wait says nothing of
  * the thread that should call: what that one does counts.
  */
+#include <stdio.h>
+
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
@@ -44,6 +46,31 @@ bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck 
   return false;
 }
 
+/* "communicator rank 2 (cuda:2, thread 3) of rank 0" */
+char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
+                      const struct nt_stuck *stuck, uint32_t rank) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  struct nt_rank_set behind = {0};
+  char numbers[NT_DESCRIBE], detail[64] = "", thread[24] = "";
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->rank != rank || member->called >= stuck->seq || member->comm_rank < 0 ||
+        nt_rank_set_add(&behind, (uint32_t)member->comm_rank) < 0)
+      continue;
+    const uint32_t last = last_on(model, member->view, inquiry->job->cut_ns);
+    if (last != NT_NONE && model->calls[last].thread)
+      snprintf(thread, sizeof thread, ", thread %u", model->calls[last].thread);
+    snprintf(detail, sizeof detail, " (cuda:%d%s)", nt_member_view(inquiry->job, member)->device,
+             thread);
+  }
+  const bool one = nt_rank_set_count(&behind) == 1;
+  snprintf(out, size, "communicator rank%s %s%s of rank %d", one ? "" : "s",
+           nt_rank_set_text(numbers, sizeof numbers, &behind), one ? detail : "", model->world);
+  nt_rank_set_free(&behind);
+  return out;
+}
+
 void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
@@ -56,6 +83,8 @@ void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
     if (member->rank != rank || member->called >= stuck->seq)
       continue;
     uint32_t last = last_on(model, member->view, inquiry->job->cut_ns);
+    if (!finding->thread && last != NT_NONE)
+      finding->thread = model->calls[last].thread;
     const char *site = last == NT_NONE ? NULL : nt_model_site(model, model->calls[last].at);
     nt_lines_add(&finding->evidence,
                  "rank %d holds several ranks of it, communicator rank %d has not called; its last "

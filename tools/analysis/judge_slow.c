@@ -5,6 +5,7 @@
  * Late in one communicator because it waited in another is no fault: what a rank itself loses elsewhere, in the same
  * time, is held against what the others lose by it. Only who is late without having waited is named.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,11 +157,109 @@ static void say_rounds(char *out, size_t size, const struct slow *s, const struc
            name, lateness->sampled ? " that were timed" : "");
 }
 
+/* Where the rank loses the time that the others wait for: host code in front of one of its operations. */
+struct lost {
+  uint32_t call; /* of the rank, NT_NONE if it is not known */
+  int64_t ns,
+      else_ns; /* there and now, and what another member of that communicator spends there */
+};
+
+/* From the thread's record before this one to this one. */
+static int64_t host_gap(const struct nt_model_rank *rank, uint32_t index) {
+  const struct nt_model_call *call = &rank->calls[index];
+  if (!index || rank->calls[index - 1].thread != call->thread || !rank->calls[index - 1].exit_ns ||
+      rank->calls[index - 1].exit_ns > call->enter_ns)
+    return -1;
+  return call->enter_ns - rank->calls[index - 1].exit_ns;
+}
+
+/* The least that one of the first members that are not to blame spends in front of the same operation; -1: not known. */
+static int64_t others_gap(const struct nt_job *job, const struct late *late, uint32_t joint,
+                          uint32_t position) {
+  enum { LOOKED_AT = 16 };
+  int64_t least = -1;
+  for (uint32_t m = 0, looked = 0; m < job->joints[joint].member_count && looked < LOOKED_AT; m++) {
+    const struct nt_member *member = &job->joints[joint].members[m];
+    const struct nt_model_rank *rank = nt_member_rank(job, member);
+    const struct nt_model_call *call = nt_member_call(job, member, position);
+    if (!call || (rank->world >= 0 && nt_rank_set_has(&late->culprits, (uint32_t)rank->world)))
+      continue;
+    const int64_t gap = host_gap(rank, (uint32_t)(call - rank->calls));
+    looked++;
+    if (gap >= 0 && (least < 0 || gap < least))
+      least = gap;
+  }
+  return least;
+}
+
+/* In the last turns up to where it was late last: of its operations, be it on another communicator, the one in front of
+ * which it spends the most more than another member. */
+static struct lost find_lost(const struct nt_job *job, const struct late *late, uint32_t m) {
+  enum { TURNS = 8, PLACES = 64 };
+  const struct nt_member *member = &job->joints[late->joint].members[m];
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  const uint32_t last = late->lateness->member[m].last;
+  const uint32_t from = last > member->first + TURNS ? last - TURNS : member->first;
+  struct {
+    struct lost lost;
+    int64_t sum_ns;
+  } places[PLACES];
+  struct lost best = {.call = NT_NONE};
+  uint32_t count = 0, begin = member->call[from - member->first],
+           end = member->call[last - member->first];
+  int64_t most = 0;
+  for (uint32_t i = begin; begin != NT_NONE && end != NT_NONE && i <= end; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    const int64_t gap = host_gap(rank, i);
+    if (gap <= 0 || call->view == NT_NONE || !nt_fn_is_collective(call->fn))
+      continue;
+    const uint32_t joint = job->places[member->rank][call->view].joint;
+    const int64_t others = joint == NT_NONE ? -1 : others_gap(job, late, joint, call->seq);
+    uint32_t k = 0;
+    while (k < count && (rank->calls[places[k].lost.call].view != call->view ||
+                         rank->calls[places[k].lost.call].at != call->at ||
+                         rank->calls[places[k].lost.call].fn != call->fn))
+      k++;
+    if (others < 0 || k == PLACES)
+      continue;
+    places[k].sum_ns = (k < count ? places[k].sum_ns : 0) + gap - others;
+    places[k].lost = (struct lost){i, gap, others};
+    count += k == count;
+  }
+  for (uint32_t k = 0; k < count; k++)
+    if (places[k].sum_ns > most) {
+      most = places[k].sum_ns;
+      best = places[k].lost;
+    }
+  return best;
+}
+
+/* "; it loses the time in front of AllReduce #40 on B at train.py:41 step", where the finding names another place. */
+static char *lost_text(char *out, size_t size, const struct slow *s, const struct late *late) {
+  const struct nt_job *job = s->inquiry->job;
+  const struct nt_member *member = &job->joints[late->joint].members[late->members[0]];
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  char place[NT_DESCRIBE], ns[NT_DURATION_TEXT];
+  out[0] = '\0';
+  if (late->count != 1 || late->lateness->member[late->members[0]].device)
+    return out;
+  const struct lost lost = find_lost(job, late, late->members[0]);
+  if (lost.call == NT_NONE)
+    return out;
+  const struct nt_model_call *call = &rank->calls[lost.call];
+  const char *site = nt_model_site(rank, call->at);
+  nt_describe_place(place, sizeof place, job, call->fn, call->seq,
+                    job->places[member->rank][call->view].joint);
+  snprintf(out, size, "; its host spends %s in front of %s%s%s", nt_duration_text(ns, lost.ns),
+           place, site ? " at " : "", site ? site : "");
+  return out;
+}
+
 static void say_late(const struct slow *s, struct nt_finding *finding, const struct late *late) {
   const struct nt_job *job = s->inquiry->job;
   const struct nt_lateness *lateness = late->lateness;
   char who[NT_RANK_NAME + NT_DESCRIBE], rounds[NT_DESCRIBE], gap[NT_DURATION_TEXT],
-      error[NT_DURATION_TEXT + 24] = "", ns[NT_DURATION_TEXT];
+      error[NT_DURATION_TEXT + 24] = "", ns[NT_DURATION_TEXT], lost[2 * NT_DESCRIBE];
   if (late->count == 1)
     nt_describe_rank(who, sizeof who,
                      nt_member_rank(job, &job->joints[late->joint].members[late->members[0]]));
@@ -172,10 +271,10 @@ static void say_late(const struct slow *s, struct nt_finding *finding, const str
              nt_duration_text(ns, lateness->error_ns));
   nt_finding_say(finding,
                  "%s %s last in %s, %s after the others%s: these lose %s%.0f %% of their "
-                 "time waiting",
+                 "time waiting%s",
                  who, late->count == 1 ? "comes" : "come", rounds,
                  nt_duration_text(gap, lateness->gap_ns), error, lateness->sampled ? "about " : "",
-                 100 * late->share);
+                 100 * late->share, lost_text(lost, sizeof lost, s, late));
 }
 
 /* What the rank does between its call before this one and this one, where it was late last. */
@@ -185,11 +284,17 @@ static void say_between(const struct slow *s, struct nt_finding *finding, const 
   const struct nt_member *member = &job->joints[late->joint].members[m];
   const struct nt_late_member *lateness = &late->lateness->member[m];
   const struct nt_model_rank *rank = nt_member_rank(job, member);
-  const uint32_t index = member->call[lateness->last - member->first];
+  struct lost lost = {.call = NT_NONE};
+  if (!lateness->device)
+    lost = find_lost(job, late, m);
+  const uint32_t index =
+      lost.call != NT_NONE ? lost.call : member->call[lateness->last - member->first];
   const struct nt_model_call *call = &rank->calls[index];
   const char *site = nt_model_site(rank, call->at);
-  char what[NT_DESCRIBE], before[2 * NT_DESCRIBE] = "", ns[NT_DURATION_TEXT];
-  nt_describe_place(what, sizeof what, job, call->fn, call->seq, late->joint);
+  char what[NT_DESCRIBE], before[2 * NT_DESCRIBE] = "", ns[NT_DURATION_TEXT],
+                                     others[NT_DURATION_TEXT + 32] = "";
+  nt_describe_place(what, sizeof what, job, call->fn, call->seq,
+                    job->places[member->rank][call->view].joint);
   if (lateness->device) {
     nt_lines_add(&finding->evidence,
                  "rank %d: its host calls in time (%s%s%s), its device comes to it late: earlier "
@@ -202,9 +307,13 @@ static void say_between(const struct slow *s, struct nt_finding *finding, const 
   const struct nt_model_call *last = &rank->calls[index - 1];
   const char *from = nt_model_site(rank, last->at);
   nt_describe_call(before, sizeof before, job, member->rank, index - 1);
-  nt_lines_add(&finding->evidence, "rank %d: its host spends %s between %s%s%s and %s%s%s",
+  if (lost.call != NT_NONE)
+    snprintf(others, sizeof others, "; another rank spends %s there",
+             nt_duration_text(ns, lost.else_ns));
+  nt_lines_add(&finding->evidence, "rank %d: its host spends %s between %s%s%s and %s%s%s%s",
                rank->world, nt_duration_text(ns, call->enter_ns - last->exit_ns), before,
-               from ? " at " : "", from ? from : "", what, site ? " at " : "", site ? site : "");
+               from ? " at " : "", from ? from : "", what, site ? " at " : "", site ? site : "",
+               others);
 }
 
 static void say_evidence(const struct slow *s, struct nt_finding *finding,

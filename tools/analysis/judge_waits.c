@@ -180,11 +180,33 @@ static void say_gone(const struct nt_inquiry *inquiry, struct nt_finding *findin
                    during ? "in the middle of" : "before calling", place, waiting);
 }
 
+/* A process that holds several ranks may wait by one for another. */
+static void say_missing(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                        const struct nt_stuck *stuck, const char *who, const char *place,
+                        const char *waiting) {
+  const uint32_t world = nt_rank_set_next(&finding->blame, 0);
+  const uint32_t rank =
+      world < NT_RANK_MAX ? nt_model_find(inquiry->job->model, (int32_t)world) : NT_NONE;
+  const bool one = nt_rank_set_count(&finding->blame) == 1;
+  char sibling[2 * NT_DESCRIBE], time[NT_TIME_TEXT];
+  if (!one || rank == NT_NONE || !nt_rank_set_has(&finding->waiting, world)) {
+    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
+    return;
+  }
+  nt_sibling_text(sibling, sizeof sibling, inquiry, stuck, rank);
+  if (nt_rank_set_count(&finding->waiting) > 1 || finding->since_ns < NT_TIME_FIRST)
+    nt_finding_say(finding, "%s never called %s%s", sibling, place, waiting);
+  else
+    nt_finding_say(finding, "%s never called %s; others of the same process wait in it since %s",
+                   sibling, place, nt_time_short(time, finding->since_ns));
+}
+
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
+  char message[NT_UNMATCHED_TEXT];
   nt_describe_ranks(who, sizeof who, &finding->blame);
-  nt_inquiry_waiting_in(waiting, sizeof waiting, finding, stuck);
+  nt_inquiry_waiting_in(waiting, sizeof waiting, inquiry, finding, stuck);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, finding->joint);
   switch (finding->class) {
   case NT_CLASS_DEAD:
@@ -213,23 +235,19 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
     break;
   case NT_CLASS_UNDECIDED:
+    nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
     nt_finding_say(
         finding,
-        "%s has no counterpart%s; whether it went to the wrong rank, or that one left too "
-        "early, cannot be told while members have no trace",
-        place, waiting);
+        "%s; whether it went to the wrong rank, or that one left too early, cannot be told while "
+        "members have no trace",
+        message);
     break;
   case NT_CLASS_P2P:
-    nt_finding_say(finding, "%s has no counterpart%s%s%s", place,
-                   nt_rank_set_count(&finding->blame) ? "; deviating: " : "",
-                   nt_rank_set_count(&finding->blame) ? who : "", waiting);
+    nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
+    nt_finding_say(finding, "%s", message);
     break;
   default:
-    nt_finding_say(finding, "%s never called %s%s%s", who, place,
-                   nt_rank_set_has(&finding->waiting, nt_rank_set_next(&finding->blame, 0))
-                       ? " by one of its ranks"
-                       : "",
-                   waiting);
+    say_missing(inquiry, finding, stuck, who, place, waiting);
   }
   if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||
       stuck->kind == NT_STUCK_REPLAY) {
@@ -261,7 +279,9 @@ static void say_fate(struct nt_inquiry *inquiry, struct nt_finding *finding,
   char line[2 * NT_DESCRIBE], time[NT_TIME_TEXT], state[NT_FATE_TEXT], place[NT_DESCRIBE];
   if (finding->evidence.count >= 24)
     return;
-  nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
+  if (!nt_stuck_has_sibling(stuck, blame->rank)) /* else of another thread */
+    nt_lines_add(&finding->evidence, "%s",
+                 nt_inquiry_rank(line, sizeof line, inquiry, blame->rank));
   if (fate->kind != NT_FATE_ALIVE && !fate->lives)
     nt_lines_add(&finding->evidence, "rank %d %s at %s", rank->world,
                  nt_describe_end(state, sizeof state, rank), nt_time_short(time, fate->ns));
@@ -313,7 +333,10 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
   finding->since_ns = stuck->since_ns;
   bool guessed = stuck->kind == NT_STUCK_INIT && inquiry->creations.list[stuck->item].guessed;
   finding->confidence = guessed ? NT_LIKELY : NT_CERTAIN;
-  if (nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count) < 0)
+  /* Where it is finished on all that called, hosts may wait in a later one: it holds these as well. */
+  const bool later = stuck->kind == NT_STUCK_COLLECTIVE && !stuck->waiter_count;
+  if (nt_inquiry_ranks(inquiry, &finding->waiting, later ? stuck->held : stuck->waiters,
+                       later ? stuck->held_count : stuck->waiter_count) < 0)
     return NULL;
   return finding;
 }

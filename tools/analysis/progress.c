@@ -88,12 +88,17 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index
 }
 
 uint32_t nt_host_wait_of(const struct nt_job *job, uint32_t r) {
+  return nt_host_wait_in(job, r, 0);
+}
+
+uint32_t nt_host_wait_in(const struct nt_job *job, uint32_t r, uint32_t thread) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
   uint32_t found = NT_NONE;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    if (nt_fn_is_host_wait(call->fn) && call->enter_ns <= job->cut_ns &&
-        (!call->exit_ns || call->exit_ns > job->cut_ns) && !(call->flags & NT_CALL_ABANDONED) &&
+    if (nt_fn_is_host_wait(call->fn) && (!thread || call->thread == thread) &&
+        call->enter_ns <= job->cut_ns && (!call->exit_ns || call->exit_ns > job->cut_ns) &&
+        !(call->flags & NT_CALL_ABANDONED) &&
         (found == NT_NONE || call->enter_ns > rank->calls[found].enter_ns))
       found = i;
   }

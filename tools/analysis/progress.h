@@ -21,5 +21,7 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t rank, uint32_t ca
 /* The host wait (cudaStreamSynchronize …) in which a thread of the rank is at the cut, NT_NONE if in none;
  * the newest if there are several. */
 uint32_t nt_host_wait_of(const struct nt_job *job, uint32_t rank);
+/* The same of one thread, 0: of any. */
+uint32_t nt_host_wait_in(const struct nt_job *job, uint32_t rank, uint32_t thread);
 
 #endif

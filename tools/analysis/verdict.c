@@ -9,6 +9,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/text.h"
 
@@ -83,18 +84,46 @@ char *nt_inquiry_waiting(char *out, size_t size, const struct nt_finding *findin
   return out;
 }
 
-char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_finding *finding,
-                            const struct nt_stuck *stuck) {
+/* The operation in which the first of those is that wait behind `stuck`, which is finished on them. */
+static char *later_place(char *out, size_t size, const struct nt_inquiry *inquiry,
+                         const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  for (uint32_t i = 0; i < joint->member_count && stuck->held_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->rank != stuck->held[0])
+      continue;
+    for (uint32_t p = stuck->seq; p <= member->called; p++) {
+      const uint32_t call = p >= member->first ? member->call[p - member->first] : NT_NONE;
+      if (call != NT_NONE && nt_call_unfinished(inquiry->job, member->rank, call))
+        return nt_describe_place(out, size, inquiry->job,
+                                 nt_member_rank(inquiry->job, member)->calls[call].fn, p,
+                                 stuck->joint);
+    }
+  }
+  return nt_describe_joint(out, size, inquiry->job, stuck->joint);
+}
+
+char *nt_inquiry_waiting_in(char *out, size_t size, const struct nt_inquiry *inquiry,
+                            const struct nt_finding *finding, const struct nt_stuck *stuck) {
   char ranks[NT_DESCRIBE];
+  char place[NT_DESCRIBE], time[NT_TIME_TEXT], since[NT_TIME_TEXT + 8] = "";
   const uint32_t count = nt_rank_set_count(&finding->waiting);
-  if (stuck->kind != NT_STUCK_COLLECTIVE || finding->seq == stuck->seq || !count)
+  const bool later = stuck->kind == NT_STUCK_COLLECTIVE && !stuck->waiter_count;
+  if (stuck->kind != NT_STUCK_COLLECTIVE || (finding->seq == stuck->seq && !later) || !count)
     return nt_inquiry_waiting(out, size, finding);
-  snprintf(out, size, "; %s %s #%u, which is left over from it",
-           nt_describe_ranks(ranks, sizeof ranks, &finding->waiting),
-           finding->only_called ? "called"
-           : count == 1         ? "waits in"
-                                : "wait in",
-           stuck->seq);
+  if (finding->since_ns >= NT_TIME_FIRST && !later)
+    snprintf(since, sizeof since, " since %s", nt_time_short(time, finding->since_ns));
+  nt_describe_ranks(ranks, sizeof ranks, &finding->waiting);
+  if (later)
+    snprintf(out, size, "; %s wait%s in a later call, %s", ranks, count == 1 ? "s" : "",
+             later_place(place, sizeof place, inquiry, stuck));
+  else
+    snprintf(out, size, "; %s %s #%u%s, because every later call paired up with the wrong one",
+             ranks,
+             finding->only_called ? "called"
+             : count == 1         ? "now waits in"
+                                  : "now wait in",
+             stuck->seq, since);
   return out;
 }
 
@@ -123,16 +152,18 @@ static char *place_of(char *out, size_t size, const struct nt_inquiry *inquiry, 
 
 char *nt_inquiry_rank(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  char state[NT_FATE_TEXT], call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
+  char state[NT_FATE_TEXT], told[NT_FATE_TEXT + 4] = "", call[NT_DESCRIBE], place[2 * NT_DESCRIBE];
   uint32_t last = nt_last_call(inquiry->job, rank);
   nt_describe_state(state, sizeof state, model);
+  if (model->recorder == NT_RECORDER_TRACE || model->state != NT_PROCESS_UNKNOWN)
+    snprintf(told, sizeof told, " (%s)", state); /* of the others no state is recorded */
   if (last == NT_NONE) {
-    snprintf(out, size, "rank %d (%s) %s", model->world, state,
+    snprintf(out, size, "rank %d%s %s", model->world, told,
              model->overwritten ? "has no operation in what was recorded" : "made no call");
     return out;
   }
-  snprintf(out, size, "rank %d (%s) last called %s%s%s", model->world, state,
-           nt_describe_call(call, sizeof call, inquiry->job, rank, last),
+  snprintf(out, size, "rank %d%s last called %s%s%s", model->world, told,
+           nt_launch_text(call, sizeof call, inquiry, rank, last),
            place_of(place, sizeof place, inquiry, rank, last),
            nt_call_is_open(inquiry->job, rank, last) ? " and did not return"
            : model->calls[last].pending              ? " in a group that it has not ended"

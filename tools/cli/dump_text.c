@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/dump_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/text.h"
@@ -116,4 +117,24 @@ size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i) 
     fputc(')', out);
   }
   return count;
+}
+
+bool nt_is_other_oom(const char *line, int64_t ran_s, const uint32_t *pids, size_t pid_count) {
+  static const char *const before[] = {"Killed process ", ",pid="};
+  if (strstr(line, "oom-kill:") == NULL && strstr(line, "ut of memory:") == NULL &&
+      strstr(line, "Killed process") == NULL)
+    return false;
+  if ((int64_t)(strtoull(line, NULL, 10) & INT64_MAX) > ran_s)
+    return true;
+  if (strstr(line, "Out of memory:") != NULL || strstr(line, "CONSTRAINT_NONE") != NULL ||
+      strstr(line, "global_oom") != NULL)
+    return false; /* of the machine */
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    const char *at = strstr(line, before[i]);
+    const unsigned long pid = at != NULL ? strtoul(at + strlen(before[i]), NULL, 10) : 0;
+    for (size_t k = 0; k < pid_count; k++)
+      if (pid != 0 && pid == pids[k])
+        return false;
+  }
+  return true;
 }

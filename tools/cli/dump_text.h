@@ -38,4 +38,8 @@ uint32_t nt_dump_unfinished(const struct nt_dump_view *dump);
 /* "hardware, NCCL RAS". Returns `out`. */
 char *nt_dump_sections_text(char *out, size_t size, uint32_t sections);
 
+/* Does a line of the kernel's log, "SECONDS s ago: TEXT", tell of an out-of-memory kill that is no concern of a job: of before
+ * it began, `ran_s` seconds ago, or for a limit of memory under which none of its processes was killed? */
+bool nt_is_other_oom(const char *line, int64_t ran_s, const uint32_t *pids, size_t pid_count);
+
 #endif

@@ -154,19 +154,40 @@ static void show_log_line(const char *value, bool whole, FILE *out) {
   free(text);
 }
 
+/* Lines of the out-of-memory killer that do not concern the job, as far as this process knows its others. */
+static bool is_other_oom(const struct nt_trace *trace, size_t i, const char *value) {
+  enum { PIDS = 256 };
+  uint32_t pids[PIDS] = {nt_trace_process(trace)->pid};
+  size_t count = 1;
+  const int64_t ran_ns = nt_trace_dump_at(trace, i)->began_ns - nt_trace_process(trace)->started_ns;
+  for (size_t p = 0; p < nt_trace_peer_count(trace) && count < PIDS; p++)
+    pids[count++] = nt_trace_peer_at(trace, p)->pid;
+  return nt_is_other_oom(value, ran_ns / 1000000000, pids, count);
+}
+
 static void show_kernel_log(const struct nt_trace *trace, size_t i, bool whole, FILE *out,
                             bool color) {
   const char *key, *value;
+  size_t left_out = 0;
   bool titled = false;
   for (size_t k = 0; nt_trace_dump_fact_at(trace, i, k, &key, &value); k++) {
     if (!same_group(key, "kernel") || strcmp(key, "kernel.lines") == 0)
       continue;
+    if (!whole && is_other_oom(trace, i, value)) {
+      left_out++;
+      continue;
+    }
     if (!titled)
       fprintf(out, "\n%skernel log%s of the machine, lines that may matter, newest first\n",
               nt_style_text(color, NT_STYLE_BOLD), nt_style_text(color, NT_STYLE_PLAIN));
     titled = true;
     show_log_line(value, whole, out);
   }
+  if (left_out > 0)
+    fprintf(out,
+            "\n%zu line%s of the kernel's log left out: out-of-memory kills of before the job, or "
+            "of processes that are not its own\n",
+            left_out, left_out == 1 ? " is" : "s are");
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */

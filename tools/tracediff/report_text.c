@@ -63,6 +63,8 @@ static void print_culprit(const struct nt_verdict *verdict, const struct nt_culp
   fprintf(out, "  %s", nt_describe_rank(name, sizeof name, rank));
   if (!same)
     fprintf(out, ": %s", state);
+  if (culprit->thread)
+    fprintf(out, ", its thread %u", culprit->thread);
   /* What it is in, or where, stands behind "now". */
   const bool inside = culprit->last && culprit->now && strstr(culprit->now, culprit->last);
   if (culprit->last && !inside) {
@@ -118,10 +120,26 @@ static void print_lines(const char *title, const struct nt_lines *lines, bool co
 }
 
 static void print_headline(const struct nt_finding *finding, bool color, FILE *out) {
-  fprintf(out, "%s%s%s (%s): ", nt_style_text(color, NT_STYLE_BAD), nt_class_name(finding->class),
-          nt_style_text(color, NT_STYLE_PLAIN), nt_confidence_name(finding->confidence));
+  fprintf(out, "%s%s%s", nt_style_text(color, NT_STYLE_BAD), nt_class_name(finding->class),
+          nt_style_text(color, NT_STYLE_PLAIN));
+  if (finding->class != NT_CLASS_UNDECIDED)
+    fprintf(out, " (%s)", nt_confidence_name(finding->confidence));
+  fputs(": ", out);
   nt_text_escape_print(out, finding->summary ? finding->summary : "");
   fputc('\n', out);
+}
+
+/* By which its ranks' traces and nccltrace call one without a name; 0: they do not agree, or no trace is ours. */
+static uint32_t number_of(const struct nt_job *job, const struct nt_joint *joint) {
+  uint32_t number = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const uint32_t own = nt_member_view(job, &joint->members[i])->number;
+    if (nt_member_rank(job, &joint->members[i])->recorder != NT_RECORDER_TRACE ||
+        (number && own != number))
+      return 0;
+    number = own;
+  }
+  return number;
 }
 
 static void print_finding(const struct nt_verdict *verdict, const struct nt_finding *finding,
@@ -134,10 +152,11 @@ static void print_finding(const struct nt_verdict *verdict, const struct nt_find
     fprintf(out, "communicator: %s, size %d", name, joint->size);
     if (*joint->name) /* else it is called by its ranks */
       fprintf(out, ", %s", nt_describe_ranks(text, sizeof text, &joint->worlds));
+    else if (number_of(&verdict->job, joint))
+      fprintf(out, ", comm %u in nccltrace", number_of(&verdict->job, joint));
     fputc('\n', out);
   }
-  if (nt_rank_set_count(&finding->blame) || finding->confidence == NT_UNDECIDED)
-    fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
+  fprintf(out, "to blame: %s\n", nt_describe_ranks(text, sizeof text, &finding->blame));
   for (uint32_t i = 0; i < finding->culprit_count; i++)
     print_culprit(verdict, &finding->culprits[i], style, out);
   if (nt_rank_set_count(&finding->blame) > finding->culprit_count)
