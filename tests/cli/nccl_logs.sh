@@ -55,7 +55,7 @@ check "a log without communicators is refused with what to set" $? "status $stat
 mkdir "$work/plain" "$work/agree" "$work/late" "$work/killed"
 for log in "$work"/logs/nccl*; do grep -v opCount "$log" >"$work/plain/${log##*/}"; done
 run plain
-[ "$status" = 1 ] && head -1 "$work/out" | grep -q '^undecided (undecided): no calls are in the logs, .*NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL$' &&
+[ "$status" = 1 ] && head -1 "$work/out" | grep -q '^undecided: no calls are in the logs, .*NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL$' &&
   grep -q '^  run the job again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL ' "$work/out"
 check "logs without calls are undecided, with what to set" $? "status $status: $(cat "$work/out")"
 
@@ -83,7 +83,7 @@ check "how far a log was searched is said" $? "$(cat "$work/err")"
 mkdir "$work/two"
 cp "$work"/agree/*.10[02].log "$work/two"
 run two
-[ "$status" = 1 ] && head -1 "$work/out" | grep -q '^undecided (undecided): all members with a log called AllReduce #6 on .*; whether rank 1 without a log called it cannot be told$'
+[ "$status" = 1 ] && head -1 "$work/out" | grep -q '^undecided: all members with a log called AllReduce #6 on .*; whether rank 1 without a log called it cannot be told$'
 check "where a log is missing, those that called are not said to wait" $? "$(cat "$work/out")"
 
 # Rank 1 is killed, rank 2 loses its connection.

@@ -26,6 +26,8 @@ static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end) {
   const struct nt_model_rank *rank = nt_member_rank(job, partner);
   if (!rank->lost && !rank->overwritten)
     return true;
+  if (!end->is_send && nt_p2p_call(job, end)->progress == NT_PROGRESS_FINISHED)
+    return false; /* what was received has been sent */
   int64_t oldest = INT64_MAX;
   for (uint32_t i = 0; i < rank->call_count; i++)
     if (rank->calls[i].enter_ns < oldest)
