@@ -45,8 +45,9 @@ check "a directory without traces is status 2" $? "$(cat "$work/err")"
 run --json empty
 [ "$status" = 2 ] && python3 -c 'import json, sys; assert "NCCL logs in empty" in json.load(sys.stdin)["error"]' <"$work/out"
 check "--json says why there is no verdict" $? "$(cat "$work/out" "$work/err")"
-run --json "$(printf 'no\302\233such')"
-[ "$status" = 2 ] && grep -qF 'no\u009bsuch' "$work/out" && ! grep -q "$(printf '\302\233')" "$work/out"
+run --json "$(printf 'no\302\233such\177\342\200\256way\363\240\201\201')"
+[ "$status" = 2 ] && grep -qF 'no\u009bsuch\u007f\u202eway\udb40\udc41' "$work/out" && ! grep -q "$(printf '\302\233')" "$work/out" &&
+  python3 -c 'import json, sys; assert "\u202eway\U000e0041" in json.load(sys.stdin)["error"]' <"$work/out"
 check "JSON escapes C1 control characters" $? "$(cat -v "$work/out")"
 
 for name in /nonexistent -; do

@@ -58,16 +58,25 @@ json_t *nt_json_address(uint64_t address) {
   return json_string(text);
 }
 
-/* Terminals obey U+0080 to U+009F as well, and jansson passes them on. Its pieces are whole characters. */
+/* jansson passes on what terminals obey beside ASCII's control characters, and what hides or reorders text. Its
+ * pieces are whole characters. */
 static int print_escaped(const char *text, size_t size, void *file) {
-  size_t from = 0;
-  for (size_t i = 0; i + 1 < size; i++) {
-    unsigned char low = (unsigned char)text[i + 1];
-    if ((unsigned char)text[i] != 0xc2 || low < 0x80 || low > 0x9f)
+  size_t from = 0, length;
+  for (size_t i = 0; i < size; i += length) {
+    char one[5] = {0};
+    uint32_t c = 0;
+    memcpy(one, text + i, size - i < 4 ? size - i : 4);
+    length = nt_text_utf8(one, &c);
+    if (!length || c == '\n' || !nt_text_is_unsafe(c)) {
+      length += !length;
       continue;
+    }
     fwrite(text + from, 1, i - from, file);
-    fprintf(file, "\\u%04x", low);
-    from = ++i + 1;
+    if (c > 0xffff)
+      fprintf(file, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+    else
+      fprintf(file, "\\u%04x", c);
+    from = i + length;
   }
   return fwrite(text + from, 1, size - from, file) == size - from ? 0 : -1;
 }

@@ -57,8 +57,7 @@ size_t nt_text_utf8(const char *in, uint32_t *character) {
   return length;
 }
 
-/* Characters that a terminal obeys, or that let text look like what it is not. */
-static bool is_unsafe(uint32_t c) {
+bool nt_text_is_unsafe(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || (c >= 0x200b && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
          (c >= 0xfff0 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe007f);
@@ -68,7 +67,7 @@ static bool is_unsafe(uint32_t c) {
 static size_t escape_one(char out[16], const char *in) {
   uint32_t c = 0;
   size_t length = nt_text_utf8(in, &c);
-  if (length == 0 || (length == 1 && is_unsafe(c))) {
+  if (length == 0 || (length == 1 && nt_text_is_unsafe(c))) {
     const char *names = in[0] == '\n'   ? "\\n"
                         : in[0] == '\t' ? "\\t"
                         : in[0] == '\r' ? "\\r"
@@ -79,7 +78,7 @@ static size_t escape_one(char out[16], const char *in) {
       snprintf(out, 16, "\\x%02x", (unsigned char)in[0]);
     return 1;
   }
-  if (is_unsafe(c)) {
+  if (nt_text_is_unsafe(c)) {
     snprintf(out, 16, "\\u{%" PRIx32 "}", c);
   } else {
     memcpy(out, in, length);

@@ -34,6 +34,9 @@ enum nt_style {
 /* The sequence that begins a style (NT_STYLE_PLAIN ends it); "" when color is false. */
 const char *nt_style_text(bool color, enum nt_style style);
 
+/* A character that a terminal obeys, or that lets text look like what it is not. */
+bool nt_text_is_unsafe(uint32_t character);
+
 /* Copies UTF-8 text so that it is harmless on one line of a terminal: control characters, invalid
  * bytes, and characters that reorder or hide text become \n, \t, \xNN or \u{NNNN}. */
 char *nt_text_escape(char *out, size_t size, const char *in);
