@@ -56,8 +56,8 @@ static void a_pair_of_two_sizes_names_both_ranks_and_sizes(void **state) {
     job_send(&j, r, a, (r + 1) % 4, r == 1 ? 300 : 200);
     job_recv(&j, r, a, (r + 3) % 4, 200);
   }
-  assert_summary("rank 1 sends 300 x f32 to rank 2, which expects 200 x f32 (Recv #1 on A); wrong "
-                 "is rank 1 by what other ranks do");
+  assert_summary("rank 1 sends 300 x f32 to rank 2, which expects 200 x f32 (Recv #1 on A); rank 1 "
+                 "deviates from what other ranks exchange");
 }
 
 static void a_receive_left_out_among_others_is_found_where_it_is(void **state) {

@@ -438,12 +438,14 @@ static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *sen
   nt_describe_arguments(a, sizeof a, nt_p2p_call(inquiry->job, send));
   nt_describe_arguments(b, sizeof b, nt_p2p_call(inquiry->job, recv));
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, send->seq, send->joint);
+  const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, recv);
+  uint64_t usual = 0;
+  const bool past = usual_size(inquiry, send, &usual) && (usual == sent) != (usual == expected);
   if (nt_rank_set_count(&finding->blame) == 1)
-    nt_finding_say(finding,
-                   "rank %d sends %s to rank %d, which expects %s (%s); wrong is %s by "
-                   "what other ranks do",
-                   world, a, world_of(inquiry, recv), b, place,
-                   nt_describe_ranks(who, sizeof who, &finding->blame));
+    nt_finding_say(
+        finding, "rank %d sends %s to rank %d, which expects %s (%s); %s deviates from %s", world,
+        a, world_of(inquiry, recv), b, place, nt_describe_ranks(who, sizeof who, &finding->blame),
+        past ? "the messages between the two before" : "what other ranks exchange");
   else
     nt_finding_say(finding,
                    "rank %d sends %s to rank %d, which expects %s (%s); either may be the one "
