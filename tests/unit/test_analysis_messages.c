@@ -162,6 +162,47 @@ static void a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_t
   job_free(&j);
 }
 
+static void who_stands_in_front_of_a_new_queue_is_not_alone_to_blame(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  for (int turn = 0; turn < 3; turn++) {
+    job_send(&j, 1, a, 2, 4 << 20);
+    job_recv(&j, 2, a, 1, 4 << 20);
+  }
+  job_send(&j, 1, a, 3, 4 << 20); /* 3 is in host code; next it would have sent to 2 */
+  job_block(&j, 1);
+  job_recv(&j, 2, a, 1, 4 << 20);
+  struct nt_verdict *v = job_judge(&j);
+  assert_string_equal(set_text(&v->findings[0].blame), "1,3");
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  job_free(&j);
+}
+
+static void a_used_queue_is_owed_by_who_is_outside(void **state) {
+  (void)state;
+  uint32_t a = start(3);
+  job_send(&j, 0, a, 1, 4 << 20);
+  job_recv(&j, 1, a, 0, 4 << 20);
+  job_recv(&j, 1, a, 0, 4 << 20); /* 0 is in host code before its second */
+  job_block(&j, 1);
+  job_send(&j, 2, a, 1, 4 << 20); /* and 1 has not come to this */
+  job_block(&j, 2);
+  struct nt_verdict *v = job_judge(&j);
+  assert_string_equal(set_text(&v->findings[0].blame), "0");
+  job_free(&j);
+}
+
+static void a_size_is_held_against_what_its_queue_carried(void **state) {
+  (void)state;
+  uint32_t a = start(5);
+  for (int turn = 0; turn < 3; turn++)
+    for (uint32_t r = 0; r < 4; r++) {
+      job_send(&j, r, a, r + 1, r == 1 ? 200 : 100);
+      job_recv(&j, r + 1, a, r, r == 1 && turn < 2 ? 200 : 100);
+    }
+  assert_verdict(&j, "p2p count Send 3 blame 2 waiting 2");
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -174,6 +215,9 @@ int main(void) {
       TEST(a_send_meets_the_receive_inside_an_all_to_all),
       TEST(a_send_behind_an_all_to_all_still_lacks_its_receive),
       TEST(a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace),
+      TEST(who_stands_in_front_of_a_new_queue_is_not_alone_to_blame),
+      TEST(a_used_queue_is_owed_by_who_is_outside),
+      TEST(a_size_is_held_against_what_its_queue_carried),
       TEST(a_gap_in_front_does_not_place_an_all_to_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
