@@ -203,6 +203,25 @@ static void a_size_is_held_against_what_its_queue_carried(void **state) {
   assert_verdict(&j, "p2p count Send 3 blame 2 waiting 2");
 }
 
+static void an_error_after_a_message_of_two_sizes_is_no_cause(void **state) {
+  (void)state;
+  uint32_t a = start(3);
+  for (int turn = 0; turn < 3; turn++) {
+    job_send(&j, 0, a, 1, turn < 2 ? 200 : 300);
+    job_recv(&j, 1, a, 0, 200);
+    if (turn < 2)
+      job_send(&j, 1, a, 2, 4 << 20);
+    job_recv(&j, 2, a, 1, 4 << 20);
+  }
+  job_block(&j, 2);
+  job_record(&j, 1, a, NT_FN_CommGetAsyncError, ncclInvalidUsage, -1); /* message truncated */
+  struct nt_verdict *v = job_judge(&j);
+  assert_string_equal(set_text(&v->findings[0].blame), "0");
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_not_equal(v->findings[i].class, NT_CLASS_ERROR);
+  job_free(&j);
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -218,6 +237,7 @@ int main(void) {
       TEST(who_stands_in_front_of_a_new_queue_is_not_alone_to_blame),
       TEST(a_used_queue_is_owed_by_who_is_outside),
       TEST(a_size_is_held_against_what_its_queue_carried),
+      TEST(an_error_after_a_message_of_two_sizes_is_no_cause),
       TEST(a_gap_in_front_does_not_place_an_all_to_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,19 @@ int nt_judge_echoes(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   return status;
 }
 
+/* The rank had, before that, a side of a message of two sizes on this communicator. */
+static bool follows_uneven(const struct nt_inquiry *inquiry, uint32_t rank, uint32_t joint,
+                           const struct nt_model_call *error) {
+  for (uint32_t i = 0; i < inquiry->p2p.uneven_count; i++) {
+    const struct nt_p2p_end *send = &inquiry->p2p.ends[inquiry->p2p.uneven[i]];
+    for (const struct nt_p2p_end *end = send; end <= send + 1; end++)
+      if (end->joint == joint && end->rank == rank &&
+          nt_p2p_call(inquiry->job, end)->enter_ns <= error->enter_ns)
+        return true;
+  }
+  return false;
+}
+
 bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank) {
   const uint32_t error = nt_error_of(inquiry, rank);
   const struct nt_job *job = inquiry->job;
@@ -87,7 +100,11 @@ bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank) {
     return false;
   const struct nt_model_call *call = &job->model->ranks[rank].calls[error];
   const struct nt_place place = job->places[rank][call->view];
-  if (place.joint == NT_NONE || !inquiry->divergences[place.joint].position)
+  if (place.joint == NT_NONE)
+    return false;
+  if (follows_uneven(inquiry, rank, place.joint, call))
+    return true;
+  if (!inquiry->divergences[place.joint].position)
     return false;
   const struct nt_model_call *diverged =
       nt_member_call(job, &job->joints[place.joint].members[place.member],
