@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/describe.h"
+#include "analysis/foretell.h"
 #include "analysis/knots.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
@@ -277,6 +279,43 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   return 0;
 }
 
+/* The partner has ended a group like the one in which it last served this queue, and did not serve it. */
+static bool leaves_group(const struct nt_job *job, const struct nt_p2p_end *end,
+                         const struct nt_member *partner) {
+  const struct nt_model_rank *rank = nt_member_rank(job, partner);
+  const enum nt_shape shape = end->is_send ? NT_SHAPE_RECV : NT_SHAPE_SEND;
+  const int32_t peer = end->is_send ? end->source : end->destination;
+  uint32_t last = NT_NONE;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].view == partner->view && nt_fn_shape(rank->calls[i].fn) == shape &&
+        rank->calls[i].peer == peer && nt_call_counts(&rank->calls[i]))
+      last = i;
+  const uint32_t group = last == NT_NONE ? 0 : rank->calls[last].group;
+  for (uint32_t i = 0; i < rank->call_count && group; i++) {
+    const struct nt_model_call *with = &rank->calls[i];
+    if (i == last || with->group != group || with->thread != rank->calls[last].thread ||
+        with->view == NT_NONE)
+      continue;
+    for (uint32_t j = last + 1; j < rank->call_count; j++)
+      if (rank->calls[j].group && rank->calls[j].group != group && rank->calls[j].fn == with->fn &&
+          rank->calls[j].view == with->view && rank->calls[j].peer == with->peer &&
+          nt_call_counts(&rank->calls[j]))
+        return true;
+  }
+  return false;
+}
+
+/* By its past the partner should have taken (or sent) the message by now. */
+static bool left_out(const struct nt_job *job, const struct nt_p2p_end *end,
+                     const struct nt_member *partner) {
+  const int32_t peer = end->is_send ? end->source : end->destination;
+  const uint32_t last = nt_last_call(job, partner->rank);
+  return leaves_group(job, end, partner) ||
+         (last != NT_NONE &&
+          nt_foretell_left_out(job, partner->rank, nt_kind_message(end->joint, !end->is_send, peer),
+                               job->model->ranks[partner->rank].calls[last].enter_ns));
+}
+
 static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t item) {
   const struct nt_p2p_end *end = &p2p->ends[item];
   const struct nt_member *partner = nt_p2p_partner(f->job, end);
@@ -297,7 +336,7 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   nt_stuck_note_movement(f, stuck);
   /* Buffered, and whom it was for may still take it: nobody waits. */
   if (stuck->soft && partner && f->freeze->fates[partner->rank].kind == NT_FATE_ALIVE &&
-      !nt_call_outstanding(f->job, end->rank, end->call))
+      !nt_call_outstanding(f->job, end->rank, end->call) && !left_out(f->job, end, partner))
     nt_stuck_drop(f);
   return 0;
 }
