@@ -169,6 +169,12 @@ static bool other_name(const struct nt_job *job, const struct nt_creation *a,
   return *x && *y && strcmp(x, y);
 }
 
+/* Ranks of the world without a trace. */
+static int64_t count_absent(const struct nt_job *job) {
+  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
+  return absent > 0 ? absent : 0;
+}
+
 /* All incomplete creations of one size, if together they are exactly whole: one creation with
  * different ids. */
 static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_t first) {
@@ -186,9 +192,7 @@ static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_
         return 0;
   }
   /* Ranks without a trace may be the rest. */
-  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
-  if (parts < 2 || (int64_t)total > base->size ||
-      (int64_t)total + (absent > 0 ? absent : 0) < base->size)
+  if (parts < 2 || (int64_t)total > base->size || (int64_t)total + count_absent(job) < base->size)
     return 0;
   struct nt_creator *all = realloc(base->creators, total * sizeof *all);
   if (!all)
@@ -218,7 +222,6 @@ static int blame_creator(struct nt_creation *creation, const struct nt_creator *
  * without a trace were in it. */
 static int vote_joints(const struct nt_job *job, struct nt_creation *creation) {
   uint32_t best = 0, second = 0, best_joint = creation->creators[0].joint;
-  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
   int status = 0;
   for (uint32_t i = 0, n; i < creation->creator_count; i += n) {
     for (n = 1; i + n < creation->creator_count &&
@@ -232,7 +235,7 @@ static int vote_joints(const struct nt_job *job, struct nt_creation *creation) {
       second = n;
     }
   }
-  const bool unique = (int64_t)best - second > (absent > 0 ? absent : 0);
+  const bool unique = (int64_t)best - second > count_absent(job);
   creation->decided = unique;
   creation->joint = best_joint;
   for (uint32_t i = 0; i < creation->creator_count && unique && !status; i++)

@@ -100,9 +100,7 @@ static bool have_talked(const struct nt_inquiry *inquiry, const struct nt_p2p_en
     const struct nt_p2p_end *a = &inquiry->p2p.ends[i], *b = a + 1;
     bool same = a->source == end->source && a->destination == end->destination;
     bool back = a->source == end->destination && a->destination == end->source;
-    if (a->joint == end->joint && (same || back) && a->is_send && !b->is_send &&
-        b->joint == a->joint && b->source == a->source && b->destination == a->destination &&
-        b->seq == a->seq)
+    if (a->joint == end->joint && (same || back) && nt_p2p_is_pair(a, b))
       return true;
   }
   return false;
@@ -239,7 +237,7 @@ static bool usual_size(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   for (const struct nt_p2p_end *a = send - 4; a < send; a += 2) {
     const struct nt_p2p_end *b = a + 1;
     const uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, a));
-    if (!nt_p2p_same_queue(a, send) || !a->is_send || b->is_send || a->seq != b->seq ||
+    if (!nt_p2p_same_queue(a, send) || !nt_p2p_is_pair(a, b) ||
         sent != nt_call_bytes(nt_p2p_call(inquiry->job, b)) || (a != send - 4 && sent != *bytes))
       return false;
     *bytes = sent;

@@ -65,6 +65,10 @@ bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
   return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
 }
 
+bool nt_p2p_is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
+  return send->is_send && !recv->is_send && send->seq == recv->seq && nt_p2p_same_queue(send, recv);
+}
+
 static bool find_shift(const struct nt_job *job, const struct nt_p2p *p2p, uint32_t uneven,
                        struct nt_p2p_shift *out) {
   uint64_t sends[NT_EDIT_WINDOW] = {0}, recvs[NT_EDIT_WINDOW] = {0};
@@ -134,9 +138,7 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < out->count; i++) {
     const struct nt_p2p_end *a = &out->ends[i], *b = a + 1;
-    bool pair = i + 1 < out->count && a->joint == b->joint && a->source == b->source &&
-                a->destination == b->destination && a->seq == b->seq && a->is_send && !b->is_send;
-    if (!pair) {
+    if (i + 1 == out->count || !nt_p2p_is_pair(a, b)) {
       if (would_show(job, a) && !meets_collective(job, a))
         out->unmatched[out->unmatched_count++] = i;
       continue;

@@ -45,6 +45,8 @@ const struct nt_p2p_shift *nt_p2p_shift_at(const struct nt_p2p *p2p, uint32_t un
 
 /* Ends of one communicator, source and destination. */
 bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b);
+/* A send and the receive that it meets. */
+bool nt_p2p_is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv);
 
 /* Returns 0 or a negative enum nt_err; free the result either way. */
 int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out);

@@ -214,12 +214,6 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   return 0;
 }
 
-static bool is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
-  return send->is_send && !recv->is_send && send->joint == recv->joint &&
-         send->source == recv->source && send->destination == recv->destination &&
-         send->seq == recv->seq;
-}
-
 /* The end with these numbers, NULL if there is none: they are sorted so. */
 static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct nt_p2p_end *key) {
   const uint32_t wanted[] = {key->joint, (uint32_t)key->source, (uint32_t)key->destination,
@@ -336,9 +330,8 @@ int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p) {
   int status = 0;
   for (uint32_t i = 0; i + 1 < p2p->count && !status; i++) {
     const struct nt_p2p_end *send = &p2p->ends[i], *recv = send + 1;
-    bool same = told && told->joint == send->joint && told->source == send->source &&
-                told->destination == send->destination;
-    if (!is_pair(send, recv) || same ||
+    const bool same = told && nt_p2p_same_queue(told, send);
+    if (!nt_p2p_is_pair(send, recv) || same ||
         nt_call_bytes(nt_p2p_call(f->job, send)) != nt_call_bytes(nt_p2p_call(f->job, recv)) ||
         (!nt_call_outstanding(f->job, send->rank, send->call) &&
          !nt_call_outstanding(f->job, recv->rank, recv->call)) ||
