@@ -9,9 +9,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export NCCLTRACE_SHM=$work/shm
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
-}
+passed=0 failed=0
+. tests/cli/checks.bash
 run() {
   (cd "$work" && exec "$tracediff" "$@") >"$work/out" 2>"$work/err"
   status=$?
@@ -97,3 +96,5 @@ check "of a rank whose log ends it is said that it may have died, and where to l
 grep -q '^  rank 2 lost a connection to a peer after AllReduce #4 ' "$work/out" &&
   grep -q '^note: killed/nccl.node.102.log: line 7: rank 2 (node:102) lost a connection: ' "$work/out"
 check "who lost a connection is evidence, by rank" $? "$(cat "$work/out")"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

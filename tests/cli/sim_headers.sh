@@ -7,15 +7,7 @@ build=$(realpath "${BUILD:-build}")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-check() { # NAME STATUS DETAIL
-  if [ "$2" = 0 ]; then
-    echo "ok $1"
-    passed=$((passed + 1))
-  else
-    echo "FAIL $1: $3"
-    failed=$((failed + 1))
-  fi
-}
+. tests/cli/checks.bash
 
 cat >"$dir/program.c" <<'END'
 #include <nccl.h>

@@ -9,9 +9,8 @@ tracediff=$build/tracediff
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
-}
+passed=0 failed=0
+. tests/cli/checks.bash
 
 # The verdict of a job with 64 ranks, one of which stops calling in the last step: SHAPE OPERATIONS CULPRIT.
 verdict() {
@@ -59,3 +58,5 @@ sed "s,$traces/rank[0-9]*,FILE,g" "$work/one" >"$work/expected"
 sorted() { sed 's/,$//' "$1" | sort; } # notes come in the order of the files
 [ "$(sorted "$work/many")" = "$(sorted "$work/expected")" ]
 check "the order of the files does not matter" $? "$(diff "$work/expected" "$work/many")"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -8,9 +8,8 @@ tracediff=$(realpath "${BUILD:-build}")/tracediff
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
-}
+passed=0 failed=0
+. tests/cli/checks.bash
 
 cat >"$work/late.scn" <<'SCN'
 title    Rank 2 does not call
@@ -108,3 +107,5 @@ check "ranks without a trace stand in the second line" $? "$(cat "$work/out")"
 "$tracediff" "$late"/rank{0,1,3}.trace >"$work/out"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided: '
 check "what only a missing trace can tell is undecided" $? "$(head -1 "$work/out")"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -9,9 +9,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export NCCLTRACE_SHM=$work/shm
 
-check() { # NAME CONDITION-STATUS DETAIL
-  if [ "$2" = 0 ]; then echo "ok $1"; else echo "FAIL $1: $3"; fi
-}
+passed=0 failed=0
+. tests/cli/checks.bash
 run() {
   (cd "$work" && exec "$tracediff" "$@") >"$work/out" 2>"$work/err"
   status=$?
@@ -104,3 +103,5 @@ printf 'x' >"$work/$(printf 'a\033[31mb.trace')"
 run "$(printf 'a\033[31mb.trace')"
 ! grep -q "$(printf '\033')" "$work/err"
 check "names are escaped" $? "$(cat -v "$work/err")"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
