@@ -4,44 +4,15 @@
  *
  * CUDA numbers captures. The number goes into the record of every captured call, with the graph from the end of the
  * capture to the executable graph, and into the record of each launch. Graphs without operations of NCCL
- * pass unrecorded. Any thread; a collision in a table forgets the older entry, which costs records of launches.
+ * pass unrecorded. Any thread.
  */
 #include "preload/call_parts.h"
+#include "preload/graph_table.h"
 
-enum { GRAPHS = 2048, CAPTURES = 64 /* powers of two */ };
+enum { CAPTURES = 64 /* power of two */ };
 
-/* Graphs and executable graphs alike. `capture` is 0 while the place is being changed. */
-struct place {
-  _Atomic uint32_t capture;
-  _Atomic uintptr_t handle;
-};
-
-static struct place places[GRAPHS];
 /* The latest captures with operations of NCCL. */
 static _Atomic uint32_t captures[CAPTURES];
-
-static struct place *place_of(const void *handle) {
-  uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
-  return &places[hash >> 53 & (GRAPHS - 1)];
-}
-
-static uint32_t find(const void *handle) {
-  struct place *place = place_of(handle);
-  uint32_t capture = atomic_load_explicit(&place->capture, memory_order_acquire);
-  uintptr_t found = atomic_load_explicit(&place->handle, memory_order_acquire);
-  bool same = atomic_load_explicit(&place->capture, memory_order_relaxed) == capture;
-  return same && found == (uintptr_t)handle ? capture : 0;
-}
-
-/* Acquire loads in find pair with these: whoever sees the handle sees that the old number is gone. */
-static void keep(const void *handle, uint32_t capture) {
-  struct place *place = place_of(handle);
-  if (!capture && find(handle) == 0)
-    return;
-  atomic_store_explicit(&place->capture, 0, memory_order_relaxed);
-  atomic_store_explicit(&place->handle, (uintptr_t)handle, memory_order_release);
-  atomic_store_explicit(&place->capture, capture, memory_order_release);
-}
 
 struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
                                        cudaStream_t stream) {
@@ -65,28 +36,32 @@ void nt_enter_capture_end(struct nt_call *call, const struct nt_args *args) {
 
 void nt_exit_capture_end(struct nt_call *call, const struct nt_args *args, int result) {
   if (result == 0 && args->out)
-    keep(*(void *const *)args->out, (uint32_t)call->term);
+    nt_graph_keep(*(void *const *)args->out, (uint32_t)call->term);
   nt_exit_cuda(call, args, result);
 }
 
 void nt_exit_graph_new(struct nt_call *call, const struct nt_args *args, int result) {
   if (result == 0 && args->out)
-    keep(*(void *const *)args->out, find(args->recv));
+    nt_graph_keep(*(void *const *)args->out, nt_graph_capture(args->recv));
   nt_exit_cuda(call, args, result);
 }
 
 void nt_exit_graph_end(struct nt_call *call, const struct nt_args *args, int result) {
-  keep(args->recv, 0);
+  nt_graph_keep(args->recv, 0);
   nt_exit_cuda(call, args, result);
 }
 
 /* A launch is one piece of work on its stream, with marks as any other. */
 void nt_enter_graph_launch(struct nt_call *call, const struct nt_args *args) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
-  uint32_t capture = find(args->recv);
+  uint32_t capture = nt_graph_capture(args->recv);
   int device = -1;
-  if (!capture)
+  if (!capture) {
+    /* Of a graph that found no room, for all we know. */
+    if (nt_graphs_without_room())
+      atomic_fetch_add_explicit(&nt_process.area.header->lost, 1, memory_order_relaxed);
     return;
+  }
   struct nt_record *record = nt_record_start(call);
   if (!record)
     return;

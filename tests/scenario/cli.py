@@ -21,7 +21,7 @@ from scenario.target import ROOT, RealNccl, Simulator, Target, TargetError
 
 
 class Result:
-    """One scenario's line, and what --explain adds to it."""
+    """One scenario's line, and what --explain or a failure adds to it."""
 
     def __init__(self, status: str, name: str, reason: str = "", explanation: str = "") -> None:
         self.status, self.name, self.reason, self.explanation = status, name, reason, explanation
@@ -93,7 +93,8 @@ def run_scenario(scenario: Scenario, target: Target, folder: str, options: argpa
     if job.wrong:
         more = f" (and {len(job.wrong) - 1} more)" if len(job.wrong) > 1 else ""
         differences.append(f"expected right data, got a wrong result: {job.wrong[0]}{more}")
-    explanation = job.logs() + (report.text if report else "") if options.explain else ""
+    told = options.explain or differences
+    explanation = job.logs() + (report.text if report else "") if told else ""
     return Result("FAIL" if differences else "ok", scenario.name, "; ".join(differences), explanation)
 
 
@@ -112,7 +113,7 @@ def parse_arguments(argv: list) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=1, metavar="N",
                         help="with --real: spread the ranks over N GPUs (default 1)")
     parser.add_argument("--keep", metavar="DIR", help="keep each scenario's traces and logs below DIR")
-    parser.add_argument("--explain", action="store_true", help="print the ranks' output and tracediff's report")
+    parser.add_argument("--explain", action="store_true", help="print the ranks' output and tracediff's report, as is done for what fails")
     parser.add_argument("--no-verdict", dest="verdict", action="store_false",
                         help="check only how the jobs end and their data, not tracediff")
     parser.add_argument("--properties", action="store_true",
