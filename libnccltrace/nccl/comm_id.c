@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "nccl/nccl_api.h"
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -37,29 +35,4 @@ struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 exclud
 
 struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks) {
   return derive(TAG_GROW, (struct nt_id128){0, 0}, magic, (uint32_t)nranks, 0);
-}
-
-/* The finaliser of splitmix64: a bijection whose output bits all depend on all input bits. */
-static inline uint64_t scramble(uint64_t x) {
-  x ^= x >> 30;
-  x *= UINT64_C(0xbf58476d1ce4e5b9);
-  x ^= x >> 27;
-  x *= UINT64_C(0x94d049bb133111eb);
-  return x ^ (x >> 31);
-}
-
-uint64_t nt_signature(unsigned fn, uint64_t count, int dtype, int op, int root) {
-  uint64_t kind = nt_fn_canonical(fn);
-  if (nt_fn_moves_bytes(fn)) {
-    size_t size = nt_dtype_size(dtype);
-    count *= size ? size : 1;
-    dtype = 0xff;
-  }
-  uint64_t fields = kind | (uint64_t)(uint8_t)dtype << 8 | (uint64_t)(uint8_t)op << 16 |
-                    (uint64_t)(uint32_t)root << 32;
-  return scramble(scramble(fields) + count);
-}
-
-uint64_t nt_signature_mix(uint64_t signature, uint32_t position) {
-  return scramble(signature + position * UINT64_C(0x9e3779b97f4a7c15));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes two ranks' communicators the same one, and two calls the same operation.
+ * What makes two ranks' communicators the same one.
  *
  * NCCL's own commHash is not unique (all shrinks of a parent share it, and with NCCL_COMM_ID every
  * unique id is equal) and its making changed between releases, so identity is derived here from
@@ -28,16 +28,5 @@ struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 exclud
                                   uint32_t ordinal);
 /* grow: new ranks know the unique id's magic and the new size only. */
 struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks);
-
-/*
- * Signature of a collective: what all ranks must pass alike. Operations that only move bytes are
- * compared in bytes, user operators by their order of creation, Bcast and Broadcast are one.
- * `op` and `root` are -1 where the call has none.
- */
-uint64_t nt_signature(unsigned fn, uint64_t count, int dtype, int op, int root);
-
-/* The term that one collective adds to a communicator's running sum: inside a group all members
- * take the position of the group's first call, which makes the sum free of their order. */
-uint64_t nt_signature_mix(uint64_t signature, uint32_t position);
 
 #endif

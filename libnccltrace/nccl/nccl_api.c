@@ -77,26 +77,6 @@ bool nt_fn_is_collective(unsigned fn) {
   return shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P;
 }
 
-bool nt_fn_moves_bytes(unsigned fn) {
-  switch (fn) {
-  case NT_FN_Broadcast:
-  case NT_FN_Bcast:
-  case NT_FN_AllGather:
-  case NT_FN_AlltoAll:
-  case NT_FN_Gather:
-  case NT_FN_Scatter:
-  case NT_FN_Send:
-  case NT_FN_Recv:
-    return true;
-  default:
-    return false;
-  }
-}
-
-unsigned nt_fn_canonical(unsigned fn) {
-  return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
-}
-
 const char *nt_dtype_name(int dtype) {
   return LOOK_UP(dtype_names, dtype);
 }

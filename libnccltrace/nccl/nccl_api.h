@@ -69,9 +69,26 @@ bool nt_fn_is_cuda(unsigned fn);
 /* The host waits in it for a stream, an event or the device. */
 bool nt_fn_is_host_wait(unsigned fn);
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
-bool nt_fn_moves_bytes(unsigned fn);
+static inline bool nt_fn_moves_bytes(unsigned fn) {
+  switch (fn) {
+  case NT_FN_Broadcast:
+  case NT_FN_Bcast:
+  case NT_FN_AllGather:
+  case NT_FN_AlltoAll:
+  case NT_FN_Gather:
+  case NT_FN_Scatter:
+  case NT_FN_Send:
+  case NT_FN_Recv:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Bcast and Broadcast are one operation; every other function is its own. */
-unsigned nt_fn_canonical(unsigned fn);
+static inline unsigned nt_fn_canonical(unsigned fn) {
+  return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
+}
 
 /* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */
 const char *nt_dtype_name(int dtype);

@@ -2,13 +2,10 @@
 /* Starting and completing records, and calls that are only noted. */
 #include "preload/call.h"
 
-#include <errno.h>
-
 #include "preload/call_parts.h"
-#include "preload/native_stack.h"
-#include "preload/python_stack.h"
 
-void nt_call_abandon(struct nt_thread *thread) {
+/* The thread's open call never returned (longjmp, an exception, a cancelled thread): closes it. */
+static void abandon(struct nt_thread *thread) {
   thread->frame = 0;
   if (!thread->open || thread->incarnation != nt_process.incarnation || !nt_recording())
     return;
@@ -19,70 +16,55 @@ void nt_call_abandon(struct nt_thread *thread) {
   atomic_fetch_add_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
 }
 
-struct nt_record *nt_record_start_bare(struct nt_call *call) {
-  struct nt_thread *thread = call->thread;
-  if (NT_UNLIKELY(thread->incarnation != nt_process.incarnation)) {
-    int saved_errno = errno;
-    nt_thread_register(thread);
-    errno = saved_errno;
+/* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
+ * into somebody's library, another interposer), it is deeper on the stack than the open call's wrapper, and that
+ * wrapper still stands there. Otherwise the wrapper left the stack without returning. */
+static bool is_nested(const struct nt_thread *thread, const struct nt_library *library,
+                      const void *caller, const void *frame) {
+  if (library && library->high)
+    return nt_library_contains(library, caller);
+  /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
+  return (uintptr_t)frame < thread->frame &&
+         ((void *const *)thread->frame)[1] == thread->return_address;
+}
+
+void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
+                           const void *frame) {
+  struct nt_thread *thread = &nt_thread;
+  const struct nt_library *library;
+  const unsigned fn = call->fn;
+  const enum nt_shape shape = call->shape;
+  call->thread = NULL;
+  call->comm = NULL;
+  if (NT_UNLIKELY(thread->frame != 0)) {
+    library = nt_resolve(fn, caller);
+    if (is_nested(thread, library, caller, frame))
+      return library ? library->fn[fn] : NULL;
+    abandon(thread);
   }
-  struct nt_record *record = nt_ring_next(&nt_process.area, &thread->ring);
-  call->record = record;
-  if (NT_UNLIKELY(!record))
+  bool recording = nt_recording();
+  if (handle && recording)
+    call->comm = nt_comm_find(thread, handle);
+  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
+  if (NT_UNLIKELY(!library))
     return NULL;
-  record->enter = nt_now();
-  record->duration = 0;
-  record->seq = 0;
-  record->count = 0;
-  record->send = record->recv = 0;
-  record->peer = -1;
-  record->launch = 0;
-  record->comm = call->comm ? (uint16_t)call->comm->index : 0;
-  record->stream = 0;
-  record->group = thread->group_depth ? (uint16_t)thread->group : 0;
-  record->fn = (uint8_t)call->fn;
-  record->dtype = record->op = 255;
-  record->result = NT_RESULT_OPEN;
-  record->flags = 0;
-  record->stack = 0;
-  return record;
-}
-
-struct nt_record *nt_record_start(struct nt_call *call) {
-  struct nt_record *record = nt_record_start_bare(call);
-  if (NT_UNLIKELY(!record))
-    return NULL;
-  record->stack = nt_python_stack(&record->flags);
-  if (NT_UNLIKELY(nt_native_on))
-    record->stack = nt_native_stack(record->stack, &record->flags);
-  return record;
-}
-
-void nt_record_publish(struct nt_call *call) {
-  struct nt_area_header *header = nt_process.area.header;
-  if (call->comm)
-    atomic_store_explicit(&call->comm->slot->live.last_enter, call->record->enter,
-                          memory_order_relaxed);
-  atomic_fetch_add_explicit(&header->calls, 1, memory_order_relaxed);
-  call->thread->open = call->record;
-  nt_ring_publish(&call->thread->ring);
-}
-
-void nt_record_finish(struct nt_call *call, ncclResult_t result) {
-  struct nt_thread *thread = call->thread;
-  struct nt_record *record = call->record;
-  thread->frame = 0;
-  /* The record is gone if the thread forked inside the call, or another call abandoned it. */
-  if (!record || thread->open != record)
-    return;
-  record->duration = nt_duration_encode(nt_now() - record->enter);
-  record->result = (uint8_t)result;
-  if (result == ncclInProgress)
-    record->flags |= NT_CALL_IN_PROGRESS;
-  else if (result != ncclSuccess)
-    record->flags |= NT_CALL_VOID;
-  thread->open = NULL;
-  nt_ring_close(&thread->ring);
+  if (NT_UNLIKELY(nt_library_contains(library, caller)))
+    return library->fn[fn];
+  bool creates =
+      shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
+  /* Groups are followed before the first communicator too: it may be created inside one. */
+  bool groups = shape == NT_SHAPE_GROUP_START || shape == NT_SHAPE_GROUP_END ||
+                shape == NT_SHAPE_GROUP_SIMULATE;
+  if (recording || creates || groups) {
+    call->thread = thread;
+    thread->frame = (uintptr_t)frame;
+    thread->return_address = ((void *const *)frame)[1];
+    if (call->comm && NT_UNLIKELY(!call->comm->library))
+      call->comm->library = library;
+    if (creates)
+      call->comm = NULL, nt_comm_library_hint(library);
+  }
+  return library->fn[fn];
 }
 
 void nt_enter_nothing(struct nt_call *call, const struct nt_args *args) {

@@ -40,70 +40,44 @@ struct nt_call {
   struct nt_record *record; /* NULL: no room, counted as lost */
   struct nt_comm *comm;     /* the call's communicator, NULL if none or not known */
   struct nt_comm *created;  /* the communicator it makes */
+  uint64_t enter;           /* clock ticks */
   uint64_t term;            /* added to the running sum */
   bool uncounted;           /* a captured message: it takes no place in its queue */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   unsigned fn;
+  enum nt_shape shape;
 };
 
-/* The thread's open call never returned (longjmp, an exception, a cancelled thread): closes it. */
-void nt_call_abandon(struct nt_thread *thread);
-
-/* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
- * into somebody's library, another interposer), it is deeper on the stack than the open call's wrapper, and that
- * wrapper still stands there. Otherwise the wrapper left the stack without returning. */
-static inline bool nt_call_is_nested(const struct nt_thread *thread,
-                                     const struct nt_library *library, const void *caller,
-                                     const void *frame) {
-  if (library && library->high)
-    return nt_library_contains(library, caller);
-  /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
-  return (uintptr_t)frame < thread->frame &&
-         ((void *const *)thread->frame)[1] == thread->return_address;
-}
+/* What nt_call_begin does where something is not as it was in the call before. */
+void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
+                           const void *frame);
 
 /* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
  * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
-static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape,
-                                  ncclComm_t handle, const void *caller, const void *frame) {
+static inline __attribute__((always_inline)) void *
+nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t handle,
+              const void *caller, const void *frame) {
   struct nt_thread *thread = &nt_thread;
-  const struct nt_library *library;
+  struct nt_comm *comm = thread->last_comm;
   call->fn = fn;
-  call->thread = NULL;
+  call->shape = shape;
   call->record = NULL;
-  call->comm = call->created = NULL;
+  call->created = NULL;
   call->term = 0;
   call->uncounted = false;
   call->gpu.track = NULL;
-  if (NT_UNLIKELY(thread->frame != 0)) {
-    library = nt_resolve(fn, caller);
-    if (nt_call_is_nested(thread, library, caller, frame))
-      return library ? library->fn[fn] : NULL;
-    nt_call_abandon(thread);
-  }
-  bool recording = nt_recording();
-  if (handle && recording)
-    call->comm = nt_comm_find(thread, handle);
-  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
-  if (NT_UNLIKELY(!library))
-    return NULL;
-  if (NT_UNLIKELY(nt_library_contains(library, caller)))
-    return library->fn[fn];
-  bool creates =
-      shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
-  /* Groups are followed before the first communicator too: it may be created inside one. */
-  bool groups = shape == NT_SHAPE_GROUP_START || shape == NT_SHAPE_GROUP_END ||
-                shape == NT_SHAPE_GROUP_SIMULATE;
-  if (recording || creates || groups) {
-    call->thread = thread;
-    thread->frame = (uintptr_t)frame;
-    thread->return_address = ((void *const *)frame)[1];
-    if (call->comm && NT_UNLIKELY(!call->comm->library))
-      call->comm->library = library;
-    if (creates)
-      call->comm = NULL, nt_comm_library_hint(library);
-  }
-  return library->fn[fn];
+  bool by_comm = shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P || shape == NT_SHAPE_SEND ||
+                 shape == NT_SHAPE_RECV;
+  if (!by_comm || NT_UNLIKELY(!comm || !handle || thread->frame) ||
+      NT_UNLIKELY(atomic_load_explicit(&comm->handle, memory_order_relaxed) != handle) ||
+      NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
+      NT_UNLIKELY(!nt_recording()))
+    return nt_call_begin_slowly(call, handle, caller, frame);
+  call->comm = comm;
+  call->thread = thread;
+  thread->frame = (uintptr_t)frame;
+  thread->return_address = ((void *const *)frame)[1];
+  return comm->library->fn[fn];
 }
 
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */

@@ -14,10 +14,8 @@ enum { CAPTURES = 64 /* power of two */ };
 /* The latest captures with operations of NCCL. */
 static _Atomic uint32_t captures[CAPTURES];
 
-struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
-                                       cudaStream_t stream) {
-  if (thread->group_depth && slot && thread->capture_slot == slot)
-    return thread->capture;
+struct nt_cuda_capture nt_capture_ask(struct nt_thread *thread, uint16_t slot,
+                                      cudaStream_t stream) {
   struct nt_cuda_capture capture = nt_cuda_capture_of((nt_cu_stream)(void *)stream);
   if (NT_UNLIKELY(capture.number != 0))
     atomic_store_explicit(&captures[capture.number % CAPTURES], capture.number,

@@ -52,7 +52,7 @@ void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
   if (!record)
     return;
   record->count = thread->pending_count;
-  if (nt_fn_shape(call->fn) == NT_SHAPE_GROUP_END)
+  if (call->shape == NT_SHAPE_GROUP_END)
     begin_launches(thread);
   nt_record_publish(call);
 }
@@ -60,7 +60,7 @@ void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
 void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   struct nt_thread *thread = call->thread;
   (void)args;
-  bool simulated = nt_fn_shape(call->fn) == NT_SHAPE_GROUP_SIMULATE;
+  bool simulated = call->shape == NT_SHAPE_GROUP_SIMULATE;
   end_launches(thread);
   nt_record_finish(call, result);
   if (!thread->group_depth || --thread->group_depth)

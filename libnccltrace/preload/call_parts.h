@@ -7,6 +7,8 @@
 #define NT_CALL_PARTS_H
 
 #include "preload/call.h"
+#include "preload/native_stack.h"
+#include "preload/python_stack.h"
 
 static inline bool nt_accepted(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
@@ -16,18 +18,79 @@ static inline uint64_t nt_now(void) {
   return nt_clock_ticks(nt_process.clock);
 }
 
-/* The next record with everything that all shapes share; not visible until nt_record_publish. NULL
- * if there is no room: the call is counted as lost. */
-struct nt_record *nt_record_start(struct nt_call *call);
+/* Finds room for the call's record and reads the clock; writes nothing yet, so that numbers can be taken before:
+ * a locked instruction waits for all stores in front of it. NULL if there is no room: the call is counted as lost. */
+static inline struct nt_record *nt_record_begin(struct nt_call *call) {
+  struct nt_thread *thread = call->thread;
+  if (NT_UNLIKELY(thread->incarnation != nt_process.incarnation))
+    nt_thread_register(thread);
+  call->record = nt_ring_next(&nt_process.area, &thread->ring);
+  call->enter = nt_now();
+  return call->record;
+}
 
-/* The same without a stack, for what is too frequent and of too little interest. */
-struct nt_record *nt_record_start_bare(struct nt_call *call);
+/* Everything that all shapes share but a stack; not visible until nt_record_publish. */
+static inline void nt_record_fill(const struct nt_call *call) {
+  const struct nt_thread *thread = call->thread;
+  *call->record = (struct nt_record){
+      .enter = call->enter,
+      .peer = -1,
+      .comm = call->comm ? (uint16_t)call->comm->index : 0,
+      .group = thread->group_depth ? (uint16_t)thread->group : 0,
+      .fn = (uint8_t)call->fn,
+      .dtype = 255,
+      .op = 255,
+      .result = NT_RESULT_OPEN,
+  };
+}
+
+static inline void nt_record_stack(const struct nt_call *call) {
+  struct nt_record *record = call->record;
+  record->stack = nt_python_stack(&record->flags);
+  if (NT_UNLIKELY(nt_native_on))
+    record->stack = nt_native_stack(record->stack, &record->flags);
+}
+
+/* Both at once: a record without a stack, for what is too frequent and of too little interest. */
+static inline struct nt_record *nt_record_start_bare(struct nt_call *call) {
+  if (NT_LIKELY(nt_record_begin(call) != NULL))
+    nt_record_fill(call);
+  return call->record;
+}
+
+/* The same with a stack. */
+static inline struct nt_record *nt_record_start(struct nt_call *call) {
+  if (NT_LIKELY(nt_record_start_bare(call) != NULL))
+    nt_record_stack(call);
+  return call->record;
+}
 
 /* Makes the call's record visible as open. */
-void nt_record_publish(struct nt_call *call);
+static inline void nt_record_publish(struct nt_call *call) {
+  if (call->comm)
+    atomic_store_explicit(&call->comm->slot->live.last_enter, call->record->enter,
+                          memory_order_relaxed);
+  call->thread->open = call->record;
+  nt_ring_publish(&call->thread->ring);
+}
 
 /* Completes the record, if there is one, and leaves the call. */
-void nt_record_finish(struct nt_call *call, ncclResult_t result);
+static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
+  struct nt_thread *thread = call->thread;
+  struct nt_record *record = call->record;
+  thread->frame = 0;
+  /* The record is gone if the thread forked inside the call, or another call abandoned it. */
+  if (!record || thread->open != record)
+    return;
+  record->duration = nt_duration_encode(nt_now() - record->enter);
+  record->result = (uint8_t)result;
+  if (result == ncclInProgress)
+    record->flags |= NT_CALL_IN_PROGRESS;
+  else if (result != ncclSuccess)
+    record->flags |= NT_CALL_VOID;
+  thread->open = NULL;
+  nt_ring_close(&thread->ring);
+}
 
 /* Slot of a stream in the area, 0 if there is no room. `device` tells default streams apart, which have
  * the same handle on every device; -1 if not known. */
@@ -38,20 +101,16 @@ uint16_t nt_stream_known(cudaStream_t stream);
 
 /* Whether what the thread launches on the stream is being captured; asked once a stream of a group. A capture that is
  * seen here is one with operations of NCCL. */
-struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
-                                       cudaStream_t stream);
+struct nt_cuda_capture nt_capture_ask(struct nt_thread *thread, uint16_t slot, cudaStream_t stream);
 
-/* The operator as all ranks would number it: user operators by their order of creation. */
-uint8_t nt_normal_op(const struct nt_comm *comm, int op);
-
-/*
- * Numbers are taken at entry, so that a call that hangs inside NCCL already stands in its place, and
- * given back when the call is refused or its group discarded. All counters of a communicator are
- * atomic and relaxed: they are read by other processes at any time, and NCCL itself allows several
- * threads on one communicator only if they agree on an order.
- */
-uint32_t nt_take_collective(struct nt_call *call, const struct nt_args *args, uint8_t op);
-uint32_t nt_take_p2p(struct nt_comm *comm, enum nt_shape shape, int peer);
+static inline struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
+                                                     cudaStream_t stream) {
+  if (!nt_cuda_driver_known())
+    return (struct nt_cuda_capture){NT_CU_NOT_CAPTURING, 0};
+  if (thread->group_depth && slot && thread->capture_slot == slot)
+    return thread->capture;
+  return nt_capture_ask(thread, slot, stream);
+}
 
 /* Takes back what a call has taken. */
 void nt_give_back(const struct nt_pending *taken);

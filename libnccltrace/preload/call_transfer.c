@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives, sends and receives: the path that matters. */
+#include "nccl/signature.h"
 #include "preload/call_parts.h"
 
 /* cudaStreamLegacy is 1, cudaStreamPerThread 2, the default stream 0 (driver_types.h). */
@@ -7,22 +8,19 @@ enum { LAST_DEFAULT_STREAM = 2 };
 
 /* Streams are few and live long: an open-addressed table in the area, filled by whoever comes first. The
  * default streams have the same handle on every device. */
-static uint64_t stream_key(cudaStream_t stream, int device) {
+static inline uint64_t stream_key(cudaStream_t stream, int device) {
   uint64_t key = (uint64_t)(uintptr_t)stream + 1; /* so that the default stream is not 0 */
   if (key <= LAST_DEFAULT_STREAM + 1)
     key |= (uint64_t)(uint32_t)(device + 1) << 32;
   return key;
 }
 
-static inline uint32_t stream_place(uint64_t key, uint32_t tried, uint32_t count) {
-  return ((uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) + tried) % count;
-}
-
 static uint16_t find_stream(uint64_t key, bool make, int device) {
   struct nt_area_header *header = nt_process.area.header;
   uint32_t count = header->stream_count;
+  uint32_t first = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40);
   for (uint32_t tried = 0; tried < count; tried++) {
-    uint32_t index = stream_place(key, tried, count);
+    uint32_t index = (first + tried) % count;
     if (index == 0)
       continue;
     struct nt_stream_slot *slot = &nt_process.area.streams[index];
@@ -53,23 +51,35 @@ uint16_t nt_stream_known(cudaStream_t stream) {
   return find_stream(stream_key(stream, device), false, device);
 }
 
-uint8_t nt_normal_op(const struct nt_comm *comm, int op) {
-  if (op < 0)
-    return 255;
-  if (op < NT_REDOP_FIRST_USER)
-    return (uint8_t)op;
+static uint8_t normal_user_op(const struct nt_comm *comm, int op) {
   for (uint32_t i = comm ? comm->user_ops : 0; i-- > 0;)
     if (comm->user_op[i % NT_USER_OPS] == op)
       return (uint8_t)(NT_REDOP_FIRST_USER + i % 200);
   return 254;
 }
 
-static uint16_t stream_slot(const struct nt_call *call, const struct nt_args *args) {
-  return nt_stream_slot(args->stream, call->comm ? call->comm->slot->def.device : -1);
+/* The operator as all ranks would number it: user operators by their order of creation. */
+static inline uint8_t normal_op(const struct nt_comm *comm, int op) {
+  if (NT_LIKELY(op < NT_REDOP_FIRST_USER))
+    return (uint8_t)op; /* -1, none, is 255 */
+  return normal_user_op(comm, op);
 }
 
-static void fill_transfer(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
-  struct nt_record *record = call->record;
+/* A thread mostly stays on its stream. */
+static inline uint16_t stream_slot(const struct nt_call *call, const struct nt_args *args) {
+  struct nt_thread *thread = call->thread;
+  int device = call->comm ? call->comm->slot->def.device : -1;
+  uint64_t key = stream_key(args->stream, device);
+  if (NT_UNLIKELY(thread->last_stream != key)) {
+    thread->last_stream_slot = find_stream(key, true, device);
+    thread->last_stream = key;
+  }
+  return thread->last_stream_slot;
+}
+
+static inline void fill_transfer(struct nt_record *record, const struct nt_args *args,
+                                 uint16_t slot, uint32_t seq) {
+  record->seq = seq;
   record->count = args->count;
   record->send = (uint64_t)(uintptr_t)args->send;
   record->recv = (uint64_t)(uintptr_t)args->recv;
@@ -79,31 +89,28 @@ static void fill_transfer(struct nt_call *call, const struct nt_args *args, uint
 }
 
 /* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
-static bool in_place(const struct nt_call *call, const struct nt_args *args) {
+static inline bool in_place(const struct nt_call *call, const struct nt_args *args) {
   uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
+  if (NT_LIKELY(call->fn != NT_FN_AllGather && call->fn != NT_FN_ReduceScatter))
+    return send == recv;
   int rank = call->comm ? call->comm->slot->def.rank : -1;
   uint64_t offset = rank > 0 ? (uint64_t)rank * args->count * nt_dtype_size(args->dtype) : 0;
-  switch (call->fn) {
-  case NT_FN_AllGather:
-    return rank >= 0 ? send == recv + offset : send == recv;
-  case NT_FN_ReduceScatter:
-    return rank >= 0 ? recv == send + offset : send == recv;
-  default:
+  if (rank < 0)
     return send == recv;
-  }
+  return call->fn == NT_FN_AllGather ? send == recv + offset : recv == send + offset;
 }
 
 /* A launch of its own gets its marks; inside a group only the number that the group's launch will have. What is
  * captured launches nothing. A non-blocking communicator launches from another thread at its own time: not known. */
-static void mark_launch(struct nt_call *call, const struct nt_args *args,
-                        struct nt_cuda_capture capture) {
+static inline void mark_launch(struct nt_call *call, const struct nt_args *args,
+                               struct nt_cuda_capture capture) {
   struct nt_record *record = call->record;
   if (NT_UNLIKELY(capture.state == NT_CU_CAPTURING)) {
     record->flags |= NT_CALL_CAPTURED;
     record->launch = capture.number;
     return;
   }
-  if (call->comm && call->comm->slot->def.blocking == 0)
+  if (!nt_gpu_on() || (call->comm && call->comm->slot->def.blocking == 0))
     return;
   if (call->thread->group_depth)
     record->launch = nt_gpu_next(record->stream);
@@ -112,35 +119,81 @@ static void mark_launch(struct nt_call *call, const struct nt_args *args,
                                   capture.state == NT_CU_NOT_CAPTURING);
 }
 
+/*
+ * Numbers are taken at entry, so that a call that hangs inside NCCL already stands in its place, and
+ * given back when the call is refused or its group discarded. All counters of a communicator are
+ * atomic and relaxed: they are read by other processes at any time, and NCCL itself allows several
+ * threads on one communicator only if they agree on an order.
+ */
+/* Position of the present group's first collective on this communicator. */
+static inline uint32_t group_position(struct nt_thread *thread, struct nt_comm *comm,
+                                      uint32_t seq) {
+  if (!thread->group_depth)
+    return seq;
+  uint64_t tag = (uint64_t)thread->ring.thread << 32 | thread->group;
+  if (comm->group_tag != tag) {
+    comm->group_tag = tag;
+    comm->group_base = seq;
+  }
+  return comm->group_base;
+}
+
+static inline uint32_t take_collective(struct nt_call *call, const struct nt_args *args,
+                                       uint8_t op) {
+  struct nt_comm *comm = call->comm;
+  struct nt_comm_live *live = &comm->slot->live;
+  uint32_t seq = atomic_fetch_add_explicit(&live->collectives, 1, memory_order_relaxed) + 1;
+  uint64_t signature = nt_signature(call->fn, args->count, args->dtype, op, args->peer);
+  call->term = nt_signature_mix(signature, group_position(call->thread, comm, seq));
+  if (call->shape == NT_SHAPE_COLL_P2P)
+    atomic_fetch_add_explicit(&live->all_peer, 1, memory_order_relaxed);
+  uint64_t sum =
+      atomic_fetch_add_explicit(&live->sum, call->term, memory_order_relaxed) + call->term;
+  int levels = __builtin_ctz(seq | 1u << (NT_SUM_LEVELS - 1));
+  for (int j = 0; j <= levels; j++)
+    atomic_store_explicit(&live->sums[j][(seq >> j) % NT_SUM_KEPT], sum, memory_order_relaxed);
+  return seq;
+}
+
+static inline uint32_t take_p2p(struct nt_comm *comm, enum nt_shape shape, int peer) {
+  struct nt_comm_live *live = &comm->slot->live;
+  bool sends = shape == NT_SHAPE_SEND;
+  atomic_fetch_add_explicit(sends ? &live->sends : &live->recvs, 1, memory_order_relaxed);
+  if (peer < 0 || (uint32_t)peer >= comm->peers)
+    return 0;
+  uint32_t *queue = sends ? &comm->sent[peer] : &comm->received[peer];
+  return __atomic_add_fetch(queue, 1, __ATOMIC_RELAXED) +
+         atomic_load_explicit(&live->all_peer, memory_order_relaxed);
+}
+
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
-  struct nt_record *record = nt_record_start(call);
-  uint8_t op = nt_normal_op(call->comm, args->op);
-  uint32_t seq = call->comm ? nt_take_collective(call, args, op) : 0;
-  if (call->comm && nt_fn_shape(call->fn) == NT_SHAPE_COLL_P2P)
-    atomic_fetch_add_explicit(&call->comm->slot->live.all_peer, 1, memory_order_relaxed);
+  struct nt_record *record = nt_record_begin(call);
+  uint8_t op = normal_op(call->comm, args->op);
+  uint32_t seq = call->comm ? take_collective(call, args, op) : 0;
   if (NT_UNLIKELY(!record))
     return;
-  fill_transfer(call, args, stream_slot(call, args));
+  uint16_t slot = stream_slot(call, args);
+  nt_record_fill(call);
+  fill_transfer(record, args, slot, seq);
   record->op = op;
-  record->seq = seq;
   if (in_place(call, args))
     record->flags |= NT_CALL_IN_PLACE;
-  mark_launch(call, args, nt_capture_seen(call->thread, record->stream, args->stream));
+  nt_record_stack(call);
+  mark_launch(call, args, nt_capture_seen(call->thread, slot, args->stream));
   nt_record_publish(call);
 }
 
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
-  struct nt_record *record = nt_record_start(call);
+  struct nt_record *record = nt_record_begin(call);
   uint16_t slot = stream_slot(call, args);
   struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
   call->uncounted = capture.state == NT_CU_CAPTURING;
-  uint32_t seq = call->comm && !call->uncounted
-                     ? nt_take_p2p(call->comm, nt_fn_shape(call->fn), args->peer)
-                     : 0;
+  uint32_t seq = call->comm && !call->uncounted ? take_p2p(call->comm, call->shape, args->peer) : 0;
   if (NT_UNLIKELY(!record))
     return;
-  fill_transfer(call, args, slot);
-  record->seq = seq;
+  nt_record_fill(call);
+  fill_transfer(record, args, slot, seq);
+  nt_record_stack(call);
   mark_launch(call, args, capture);
   nt_record_publish(call);
 }
@@ -148,6 +201,6 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   nt_gpu_end(&call->gpu, args->stream);
   nt_record_finish(call, result);
-  if (call->comm)
+  if (call->comm && (call->thread->group_depth || NT_UNLIKELY(!nt_accepted(result))))
     nt_settle(call, args, result);
 }

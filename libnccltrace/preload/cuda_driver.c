@@ -8,7 +8,7 @@
 #include "preload/process.h"
 
 static struct nt_cuda_driver table;
-static const struct nt_cuda_driver *known;
+const struct nt_cuda_driver *nt_cuda_driver_found;
 static struct nt_fork_lock lock;
 
 /* Entry points by name, the present one before its predecessor. */
@@ -43,23 +43,22 @@ static void find_entries(void *driver) {
   }
 }
 
-const struct nt_cuda_driver *nt_cuda_driver_known(void) {
-  return __atomic_load_n(&known, __ATOMIC_ACQUIRE);
-}
-
 const struct nt_cuda_driver *nt_cuda_driver(void) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   if (driver)
     return driver;
   nt_fork_lock(&lock);
-  void *handle = known ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void *handle = nt_cuda_driver_found ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (handle) {
     find_entries(handle);
+    table.has_events = table.ctx_get_current && table.ctx_set_current && table.event_create &&
+                       table.event_record && table.event_query && table.stream_is_capturing &&
+                       table.exchange_capture_mode;
     if (table.ctx_get_device)
-      __atomic_store_n(&known, &table, __ATOMIC_RELEASE);
+      __atomic_store_n(&nt_cuda_driver_found, &table, __ATOMIC_RELEASE);
   }
   (void)dlerror(); /* what our look-ups left is not the application's */
-  driver = known;
+  driver = nt_cuda_driver_found;
   nt_fork_unlock(&lock);
   return driver;
 }
@@ -79,10 +78,4 @@ struct nt_cuda_capture nt_cuda_capture_of(nt_cu_stream stream) {
       driver->stream_get_capture_info(stream, &status, &id, NULL, NULL, NULL) == NT_CU_SUCCESS)
     capture.number = (uint32_t)id;
   return capture;
-}
-
-bool nt_cuda_driver_has_events(const struct nt_cuda_driver *driver) {
-  return driver && driver->ctx_get_current && driver->ctx_set_current && driver->event_create &&
-         driver->event_record && driver->event_query && driver->stream_is_capturing &&
-         driver->exchange_capture_mode;
 }

@@ -39,14 +39,20 @@ struct nt_cuda_driver {
   int (*device_get_pci)(char *text, int size, int device);
   int (*device_get_name)(char *text, int size, int device);
   int (*driver_get_version)(int *version);
+  bool has_events; /* all that GPU progress needs is there */
 };
 
 /* NULL while no driver is loaded. Takes the loader's lock until the first success: not for the call
  * path. Any thread. */
 const struct nt_cuda_driver *nt_cuda_driver(void);
 
+extern const struct nt_cuda_driver
+    *nt_cuda_driver_found; /* read it through nt_cuda_driver_known() */
+
 /* The same without looking: NULL until nt_cuda_driver has succeeded once. */
-const struct nt_cuda_driver *nt_cuda_driver_known(void);
+static inline const struct nt_cuda_driver *nt_cuda_driver_known(void) {
+  return __atomic_load_n(&nt_cuda_driver_found, __ATOMIC_ACQUIRE);
+}
 
 /* Whether a stream is being captured. CUDA numbers captures within a process; 0 if it does not tell. */
 struct nt_cuda_capture {
@@ -55,8 +61,5 @@ struct nt_cuda_capture {
 };
 /* Asks the known driver; costs 70 ns. Changes nothing, and no capture minds. */
 struct nt_cuda_capture nt_cuda_capture_of(nt_cu_stream stream);
-
-/* All entry points that GPU progress needs are there. */
-bool nt_cuda_driver_has_events(const struct nt_cuda_driver *driver);
 
 #endif

@@ -47,7 +47,7 @@ struct nt_gpu_track {
 };
 
 static struct nt_gpu_track *_Atomic tracks[STREAMS];
-static bool enabled;
+bool nt_gpu_enabled;
 /* Also the futex on which the thread sleeps and on which its end is awaited. */
 enum { NONE, RUNNING, STOPPING, STOPPED };
 static _Atomic uint32_t thread_state;
@@ -61,15 +61,11 @@ void nt_gpu_reset(bool on) {
   atomic_store(&looks_wanted, 0);
   atomic_store(&looks_done, 0);
   atomic_store(&body_wanted, NULL);
-  enabled = on;
-}
-
-static bool usable(void) {
-  return enabled && nt_cuda_driver_has_events(nt_cuda_driver_known());
+  nt_gpu_enabled = on;
 }
 
 uint32_t nt_gpu_next(uint16_t slot) {
-  if (!slot || slot >= STREAMS || !usable())
+  if (!slot || slot >= STREAMS || !nt_gpu_on())
     return 0;
   struct nt_gpu_stream *progress = &nt_process.area.gpu_streams[slot];
   return atomic_load_explicit(&progress->issued, memory_order_relaxed) + 1;
@@ -215,7 +211,7 @@ static void start_thread(void) {
   if (!atomic_compare_exchange_strong(&thread_state, &none, RUNNING))
     return;
   if (nt_own_thread_start(poll_main) != 0)
-    enabled = false;
+    nt_gpu_enabled = false;
 }
 
 /* ---- the call path ----------------------------------------------------------------------------- */
@@ -271,7 +267,7 @@ static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t 
 
 uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark) {
   launch->track = NULL;
-  if (!slot || slot >= STREAMS || !usable())
+  if (!slot || slot >= STREAMS || !nt_gpu_on())
     return 0;
   struct nt_gpu_stream *progress = &nt_process.area.gpu_streams[slot];
   uint32_t number = atomic_fetch_add_explicit(&progress->issued, 1, memory_order_relaxed) + 1;
@@ -292,10 +288,8 @@ uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t 
   return number;
 }
 
-void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {
+void nt_gpu_end_mark(struct nt_gpu_launch *launch, cudaStream_t stream) {
   struct nt_gpu_track *track = launch->track;
-  if (!track)
-    return;
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   struct mark *mark = &track->marks[launch->at % MARKS];
   if (driver->event_record(mark->end, (nt_cu_stream)(void *)stream) == NT_CU_SUCCESS)
@@ -317,7 +311,7 @@ static void look_now(void) {
 }
 
 void nt_gpu_freeze(void) {
-  if (!usable())
+  if (!nt_gpu_on())
     return;
   look_now(); /* what is finished by now counts */
   for (unsigned i = 1; i < STREAMS; i++) {

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "nccl/nccl_types.h"
+#include "preload/cuda_driver.h"
 
 struct nt_gpu_track;
 
@@ -29,13 +30,26 @@ struct nt_gpu_launch {
 /* Recording starts (again, in a forked child): forgets everything. `enabled` is NCCLTRACE_GPU. */
 void nt_gpu_reset(bool enabled);
 
+extern bool nt_gpu_enabled;
+
+/* Whether launches get numbers and marks. */
+static inline bool nt_gpu_on(void) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  return driver && nt_gpu_enabled && driver->has_events;
+}
+
 /* The number that the next launch on this stream slot will get; 0 when progress is off. */
 uint32_t nt_gpu_next(uint16_t slot);
 
 /* Takes the next number of the stream and, if it may, puts the start mark; returns the number. nt_gpu_end must
  * follow in the same thread. Not for a stream that is being captured. */
 uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark);
-void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream);
+void nt_gpu_end_mark(struct nt_gpu_launch *launch, cudaStream_t stream);
+
+static inline void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {
+  if (launch->track)
+    nt_gpu_end_mark(launch, stream);
+}
 
 /* A communicator is about to be aborted: what is unfinished now will read as finished, and must not count. */
 void nt_gpu_freeze(void);

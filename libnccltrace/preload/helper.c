@@ -88,7 +88,7 @@ static void retire_chunk(struct nt_area *area, struct nt_chunk *chunk) {
     atomic_store_explicit(&chunk->closed, published, memory_order_release);
     atomic_fetch_add_explicit(&area->header->abandoned, 1, memory_order_relaxed);
   }
-  atomic_store_explicit(&chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+  nt_chunk_retire(area, chunk, published <= NT_CHUNK_RECORDS ? published : 0);
 }
 
 /* Names of threads that are gone are kept, for records still to be drained, until their places are needed. */

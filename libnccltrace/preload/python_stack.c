@@ -232,9 +232,8 @@ static __attribute__((noinline)) uint32_t take_new(const struct nt_python *pytho
   return id;
 }
 
-uint32_t nt_python_stack(uint16_t *flags) {
-  const struct nt_python *python = nt_python_get();
-  if (!python || NT_UNLIKELY(!wanted) || NT_UNLIKELY(python->is_finalizing()))
+uint32_t nt_python_stack_of(const struct nt_python *python, uint16_t *flags) {
+  if (NT_UNLIKELY(!wanted) || NT_UNLIKELY(python->is_finalizing()))
     return 0;
   const char *thread = python->this_thread();
   const char *frame = thread ? innermost(&python->layout, thread) : NULL;

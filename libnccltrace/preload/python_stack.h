@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "preload/python_layout.h"
+
 /* Whether stacks are taken: only after nt_intern_start, which says where they go. Off at first. */
 void nt_python_stack_enable(bool on);
 
@@ -21,6 +23,11 @@ void nt_python_stack_enable(bool on);
  * NT_CALL_NO_STACK added to *flags if there is one for which the regions have no room (counted there).
  * No lock, no allocation, no system call, no Python function that could need the GIL; errno is kept.
  */
-uint32_t nt_python_stack(uint16_t *flags);
+uint32_t nt_python_stack_of(const struct nt_python *python, uint16_t *flags);
+
+static inline uint32_t nt_python_stack(uint16_t *flags) {
+  const struct nt_python *python = nt_python_get();
+  return python ? nt_python_stack_of(python, flags) : 0;
+}
 
 #endif

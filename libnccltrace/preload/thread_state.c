@@ -2,6 +2,7 @@
 /* Registration of threads and the list of calls that a group has not committed yet. */
 #include "preload/thread_state.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -12,10 +13,12 @@ __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));
 
 void nt_thread_register(struct nt_thread *thread) {
   struct nt_area_header *header = nt_process.area.header;
+  int saved_errno = errno;
   uint32_t tid = (uint32_t)syscall(SYS_gettid);
   memset(&thread->ring, 0, sizeof(thread->ring));
   thread->open = NULL;
   thread->last_comm = NULL;
+  thread->last_stream = 0;
   thread->incarnation = nt_process.incarnation;
   thread->ring.thread =
       atomic_fetch_add_explicit(&header->next_thread, 1, memory_order_relaxed) + 1;
@@ -29,8 +32,9 @@ void nt_thread_register(struct nt_thread *thread) {
       continue;
     slot->index = thread->ring.thread;
     prctl(PR_GET_NAME, slot->name, 0, 0, 0);
-    return;
+    break;
   }
+  errno = saved_errno;
 }
 
 struct nt_pending *nt_thread_pend(struct nt_thread *thread) {

@@ -42,6 +42,8 @@ struct nt_thread {
   uintptr_t frame;           /* stack frame of the outermost wrapper, 0 outside */
   void *return_address;      /* as it lies in that frame */
   struct nt_comm *last_comm; /* most recently used communicator */
+  uint64_t last_stream;      /* key of the stream most recently used, 0 if none */
+  uint16_t last_stream_slot; /* its slot in the area */
   uint32_t incarnation;      /* of the process for which `ring` is valid */
   uint32_t group_depth;
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
@@ -55,7 +57,7 @@ struct nt_thread {
 
 extern __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));
 
-/* Gives the thread its number and table entry: once per thread. */
+/* Gives the thread its number and table entry: once per thread. errno is kept. */
 void nt_thread_register(struct nt_thread *thread);
 
 /* Adds one entry to the thread's pending list, NULL if memory cannot be had. */

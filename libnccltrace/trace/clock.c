@@ -8,7 +8,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <x86intrin.h>
 #endif
 
 enum nt_clock_kind nt_clock_pick(void) {
@@ -20,15 +19,6 @@ enum nt_clock_kind nt_clock_pick(void) {
     return NT_CLOCK_TSC;
 #endif
   return NT_CLOCK_MONOTONIC;
-}
-
-uint64_t nt_clock_ticks(enum nt_clock_kind kind) {
-#if defined(__x86_64__)
-  if (kind == NT_CLOCK_TSC)
-    return __rdtsc();
-#endif
-  (void)kind;
-  return nt_clock_ns(CLOCK_MONOTONIC);
 }
 
 void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out) {

@@ -46,7 +46,7 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   struct nt_chunk *chunk = claim_free(area, hint);
   if (chunk) {
     if (old)
-      nt_ring_retire(writer);
+      nt_ring_retire(area, writer);
     chunk_reset(area, chunk, writer, 0);
   } else if (old) {
     /* Nothing free: overwrite our own past, and say how much of it nobody had read. */
@@ -54,6 +54,7 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
     uint32_t gone = writer->next - nt_ring_drained(old, generation);
     uint64_t lost = atomic_load_explicit(&old->lost, memory_order_relaxed) + gone;
     atomic_fetch_add_explicit(&area->header->lost, gone, memory_order_relaxed);
+    atomic_fetch_add_explicit(&area->header->calls, writer->next, memory_order_relaxed);
     chunk_reset(area, old, writer, lost);
     chunk = old;
   } else {
@@ -65,11 +66,24 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   return true;
 }
 
-void nt_ring_retire(struct nt_ring_writer *writer) {
+void nt_ring_retire(struct nt_area *area, struct nt_ring_writer *writer) {
   if (writer->chunk)
-    atomic_store_explicit(&writer->chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+    nt_chunk_retire(area, writer->chunk, writer->next);
   writer->chunk = NULL;
   writer->next = 0;
+}
+
+void nt_chunk_retire(struct nt_area *area, struct nt_chunk *chunk, uint32_t calls) {
+  atomic_store_explicit(&chunk->state, NT_CHUNK_RETIRED, memory_order_release);
+  atomic_fetch_add_explicit(&area->header->calls, calls, memory_order_relaxed);
+}
+
+uint64_t nt_ring_calls(const struct nt_area *area) {
+  uint64_t calls = atomic_load_explicit(&area->header->calls, memory_order_relaxed);
+  for (uint32_t i = 0; i < area->header->chunk_count; i++)
+    if (atomic_load_explicit(&area->chunks[i].state, memory_order_acquire) == NT_CHUNK_OWNED)
+      calls += atomic_load_explicit(&area->chunks[i].published, memory_order_relaxed);
+  return calls;
 }
 
 bool nt_ring_snapshot(const struct nt_chunk *chunk, uint32_t from, struct nt_chunk_copy *out) {

@@ -57,8 +57,15 @@ static inline void nt_ring_close(struct nt_ring_writer *writer) {
   atomic_store_explicit(&writer->chunk->closed, writer->next, memory_order_release);
 }
 
-/* Retires the writer's chunk: its thread ends, or forked away. */
-void nt_ring_retire(struct nt_ring_writer *writer);
+/* Retires the writer's chunk, which is full. */
+void nt_ring_retire(struct nt_area *area, struct nt_ring_writer *writer);
+
+/* The same for the chunk of a thread that is gone; `calls` are published in it. */
+void nt_chunk_retire(struct nt_area *area, struct nt_chunk *chunk, uint32_t calls);
+
+/* Calls published so far: those of chunks that were given back, and those in the others. Any process; while a chunk
+ * is being retired its calls may be missing. */
+uint64_t nt_ring_calls(const struct nt_area *area);
 
 /* A consistent copy of one chunk's header words and of records [from, published). */
 struct nt_chunk_copy {

@@ -7,6 +7,7 @@
  */
 #include <sched.h>
 
+#include "trace/ring.h"
 #include "trace/state_slot.h"
 
 enum { TRIES = 64 };
@@ -89,14 +90,15 @@ void nt_area_clock(const struct nt_area *area, struct nt_clock_sync *last) {
     *last = header->clock_first;
 }
 
-static void process_facts(const struct nt_area_header *header, struct nt_process_facts *out) {
+static void process_facts(const struct nt_area *area, struct nt_process_facts *out) {
+  const struct nt_area_header *header = area->header;
 #define LOAD(field) atomic_load_explicit(&header->field, memory_order_relaxed)
   out->run_state = atomic_load_explicit(&header->run_state, memory_order_acquire);
   out->exit_code = LOAD(exit_code);
   out->exit_ns = LOAD(exit_ns);
   out->heartbeat_ns = LOAD(heartbeat_ns);
   out->heartbeat_mono_ns = LOAD(heartbeat_mono_ns);
-  out->calls = LOAD(calls);
+  out->calls = nt_ring_calls(area);
   out->lost = LOAD(lost);
   out->overwritten = LOAD(overwritten);
   out->comms_lost = LOAD(comms_lost);
@@ -112,7 +114,7 @@ static void process_facts(const struct nt_area_header *header, struct nt_process
 int nt_area_facts(const struct nt_area *area, struct nt_facts *out) {
   const struct nt_area_header *header = area->header;
   int rc = 0;
-  process_facts(header, &out->process);
+  process_facts(area, &out->process);
   out->has_process = true;
   out->clock_first = header->clock_first;
   nt_area_clock(area, &out->clock_last);

@@ -269,7 +269,7 @@ static void a_thread_that_died_in_a_call_is_drained(void **state) {
   fixture_calls(f, 2);
   fixture_call(f, true);
   struct nt_chunk *chunk = f->writer.chunk;
-  nt_ring_retire(&f->writer);
+  nt_ring_retire(&f->area, &f->writer);
   assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_FLUSH), 3);
   assert_int_equal(atomic_load(&chunk->state), NT_CHUNK_FREE);
   assert_int_equal(atomic_load(&f->area.header->abandoned), 1);

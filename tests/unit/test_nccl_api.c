@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "nccl/comm_id.h"
+#include "nccl/signature.h"
 #include "nccl/nccl_api.h"
 #include "nccl/nccl_types.h"
 

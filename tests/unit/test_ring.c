@@ -97,6 +97,29 @@ static void a_full_chunk_is_retired_and_another_taken(void **state) {
   drop_area(&area);
 }
 
+static void every_call_is_counted_once_wherever_its_chunk_went(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1}, other = {.thread = 2};
+  const uint64_t calls = 3 * NT_CHUNK_RECORDS + 10;
+  for (uint64_t i = 0; i < calls; i++)
+    write_call(&area, &writer, i);
+  write_call(&area, &other, 0);
+  assert_int_equal(nt_ring_calls(&area), calls + 1);
+  for (uint32_t i = 0; i < area.header->chunk_count; i++) {
+    uint32_t generation = atomic_load(&area.chunks[i].generation);
+    nt_ring_set_drained(&area.chunks[i], generation, NT_CHUNK_RECORDS);
+    nt_ring_free(&area.chunks[i], generation, false);
+  }
+  nt_chunk_retire(&area, other.chunk, other.next);
+  assert_int_equal(nt_ring_calls(&area), calls + 1);
+  const uint64_t more = (uint64_t)area.header->chunk_count * NT_CHUNK_RECORDS;
+  for (uint64_t i = 0; i < more; i++) /* the last chunk starts anew */
+    write_call(&area, &writer, i);
+  assert_int_equal(nt_ring_calls(&area), calls + 1 + more);
+  drop_area(&area);
+}
+
 static void without_a_free_chunk_the_oldest_calls_are_lost_and_counted(void **state) {
   (void)state;
   struct nt_area area = make_area();
@@ -304,6 +327,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_open_record_is_seen_as_open),
       cmocka_unit_test(a_full_chunk_is_retired_and_another_taken),
+      cmocka_unit_test(every_call_is_counted_once_wherever_its_chunk_went),
       cmocka_unit_test(without_a_free_chunk_the_oldest_calls_are_lost_and_counted),
       cmocka_unit_test(a_late_drained_mark_does_not_reach_a_reset_chunk),
       cmocka_unit_test(a_snapshot_is_never_torn),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "nccl/comm_id.h"
+#include "nccl/signature.h"
 #include "nccl/nccl_api.h"
 
 /* A window that would need more positions than calls exist plus this is hostile or has lost most. */

@@ -19,6 +19,7 @@
 #include "cli/process_text.h"
 #include "cli/text.h"
 #include "trace/read_text.h"
+#include "trace/ring.h"
 
 const char *nt_outcome_name(enum nt_outcome outcome) {
   static const char *const names[] = {"written",      "not asked", "no answer", "no file",
@@ -316,7 +317,7 @@ static void describe_file(struct nt_dump_request *request) {
   struct stat status;
   char path[sizeof header->file_path + 1], bytes[NT_SIZE_TEXT];
   uint64_t errors = atomic_load_explicit(&header->write_errors, memory_order_relaxed);
-  uint64_t calls = atomic_load_explicit(&header->calls, memory_order_relaxed);
+  uint64_t calls = nt_ring_calls(&request->area);
   int error = atomic_load_explicit(&header->last_errno, memory_order_relaxed);
   if (atomic_load_explicit(&header->file_ready, memory_order_acquire) == 0) {
     conclude(request, NT_NO_FILE,
