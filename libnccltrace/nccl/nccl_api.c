@@ -45,6 +45,7 @@ static const char *const result_names[] = {
     [ncclInvalidUsage] = "ncclInvalidUsage",
     [ncclRemoteError] = "ncclRemoteError",
     [ncclInProgress] = "ncclInProgress",
+    [ncclTimeout] = "ncclTimeout",
 };
 
 #define LOOK_UP(table, value)                                                                      \
@@ -78,9 +79,8 @@ bool nt_fn_is_collective(unsigned fn) {
 }
 
 bool nt_fn_moves_bytes(unsigned fn) {
-  switch (fn) {
+  switch (nt_fn_canonical(fn)) {
   case NT_FN_Broadcast:
-  case NT_FN_Bcast:
   case NT_FN_AllGather:
   case NT_FN_AlltoAll:
   case NT_FN_Gather:
@@ -94,7 +94,27 @@ bool nt_fn_moves_bytes(unsigned fn) {
 }
 
 unsigned nt_fn_canonical(unsigned fn) {
-  return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
+  switch (fn) {
+  case NT_FN_Bcast:
+  case NT_FN_BroadcastConfig:
+    return NT_FN_Broadcast;
+  case NT_FN_AllReduceConfig:
+    return NT_FN_AllReduce;
+  case NT_FN_ReduceConfig:
+    return NT_FN_Reduce;
+  case NT_FN_AllGatherConfig:
+    return NT_FN_AllGather;
+  case NT_FN_ReduceScatterConfig:
+    return NT_FN_ReduceScatter;
+  case NT_FN_AlltoAllConfig:
+    return NT_FN_AlltoAll;
+  case NT_FN_GatherConfig:
+    return NT_FN_Gather;
+  case NT_FN_ScatterConfig:
+    return NT_FN_Scatter;
+  default:
+    return fn;
+  }
 }
 
 const char *nt_dtype_name(int dtype) {

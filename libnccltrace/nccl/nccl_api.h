@@ -70,7 +70,7 @@ bool nt_fn_is_cuda(unsigned fn);
 bool nt_fn_is_host_wait(unsigned fn);
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
 bool nt_fn_moves_bytes(unsigned fn);
-/* Bcast and Broadcast are one operation; every other function is its own. */
+/* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most functions are their own. */
 unsigned nt_fn_canonical(unsigned fn);
 
 /* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */

@@ -83,7 +83,7 @@ static bool in_place(const struct nt_call *call, const struct nt_args *args) {
   uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
   int rank = call->comm ? call->comm->slot->def.rank : -1;
   uint64_t offset = rank > 0 ? (uint64_t)rank * args->count * nt_dtype_size(args->dtype) : 0;
-  switch (call->fn) {
+  switch (nt_fn_canonical(call->fn)) {
   case NT_FN_AllGather:
     return rank >= 0 ? send == recv + offset : send == recv;
   case NT_FN_ReduceScatter:

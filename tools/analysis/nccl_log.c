@@ -226,8 +226,8 @@ static int creation(struct nt_log *log, struct nt_log_process *process,
 /* Operators made by the application differ in value between ranks, not in the order of their first use. */
 static int operator_of(struct nt_log *log, struct nt_log_process *process, uint32_t comm,
                        const struct nt_log_line *line, uint8_t *out) {
-  bool reduces =
-      line->fn == NT_FN_AllReduce || line->fn == NT_FN_Reduce || line->fn == NT_FN_ReduceScatter;
+  unsigned fn = nt_fn_canonical(line->fn);
+  bool reduces = fn == NT_FN_AllReduce || fn == NT_FN_Reduce || fn == NT_FN_ReduceScatter;
   *out = reduces ? (uint8_t)line->op : 255;
   if (!reduces || (line->op >= 0 && line->op < NT_REDOP_FIRST_USER))
     return 0;
@@ -267,7 +267,8 @@ static int place(struct nt_log *log, struct nt_log_process *process, struct nt_l
   return 0;
 }
 
-static bool has_root(uint8_t fn) {
+static bool has_root(unsigned fn) {
+  fn = nt_fn_canonical(fn);
   return fn == NT_FN_Broadcast || fn == NT_FN_Reduce || fn == NT_FN_Gather || fn == NT_FN_Scatter ||
          fn == NT_FN_Send || fn == NT_FN_Recv;
 }
