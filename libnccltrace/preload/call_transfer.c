@@ -58,10 +58,12 @@ uint8_t nt_normal_op(const struct nt_comm *comm, int op) {
     return 255;
   if (op < NT_REDOP_FIRST_USER)
     return (uint8_t)op;
-  for (uint32_t i = comm ? comm->user_ops : 0; i-- > 0;)
+  uint32_t made = comm ? comm->user_ops : 0,
+           forgotten = made > NT_USER_OPS ? made - NT_USER_OPS : 0;
+  for (uint32_t i = made; i-- > forgotten;)
     if (comm->user_op[i % NT_USER_OPS] == op)
-      return (uint8_t)(NT_REDOP_FIRST_USER + i % 200);
-  return 254;
+      return (uint8_t)(NT_OP_USER + i % NT_OP_USERS);
+  return nt_op_newer(op);
 }
 
 static uint16_t stream_slot(const struct nt_call *call, const struct nt_args *args) {
@@ -74,7 +76,7 @@ static void fill_transfer(struct nt_call *call, const struct nt_args *args, uint
   record->send = (uint64_t)(uintptr_t)args->send;
   record->recv = (uint64_t)(uintptr_t)args->recv;
   record->peer = args->peer;
-  record->dtype = (uint8_t)args->dtype;
+  record->dtype = nt_byte_of(args->dtype);
   record->stream = slot;
 }
 

@@ -229,7 +229,10 @@ static int operator_of(struct nt_log *log, struct nt_log_process *process, uint3
   unsigned fn = nt_fn_canonical(line->fn);
   bool reduces = fn == NT_FN_AllReduce || fn == NT_FN_Reduce || fn == NT_FN_ReduceScatter;
   *out = reduces ? (uint8_t)line->op : 255;
-  if (!reduces || (line->op >= 0 && line->op < NT_REDOP_FIRST_USER))
+  if (!reduces || (line->op >= 0 && line->op < NT_OP_USER))
+    return 0;
+  *out = nt_op_newer(line->op);
+  if (*out != NT_OTHER)
     return 0;
   uint32_t *number = counter(log, COUNT_OP, process, comm, (uint32_t)line->op, 0);
   uint32_t *known = counter(log, COUNT_OP, process, comm, UINT64_MAX, 0);
@@ -237,8 +240,7 @@ static int operator_of(struct nt_log *log, struct nt_log_process *process, uint3
     return -NT_ERR_MEMORY;
   if (!*number)
     *number = ++*known;
-  uint32_t value = NT_REDOP_FIRST_USER + *number - 1;
-  *out = (uint8_t)(value < 254 ? value : 254);
+  *out = (uint8_t)(NT_OP_USER + (*number - 1) % NT_OP_USERS);
   return 0;
 }
 
