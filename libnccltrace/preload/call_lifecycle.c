@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "preload/call_parts.h"
+#include "preload/comm_config.h"
 #include "preload/gpu_identity.h"
 
 static struct nt_id128 id_of(const uint8_t bytes[16]) {
@@ -15,30 +16,6 @@ static struct nt_id128 id_of(const uint8_t bytes[16]) {
 
 static void set_id(uint8_t bytes[16], struct nt_id128 id) {
   memcpy(bytes, &id, sizeof(id));
-}
-
-/* ncclConfig_t grows from release to release; its first fields say how far it goes. Offsets from
- * nccl.h 2.14 (blocking) and 2.27 (commName), the same in every release since. */
-static void read_config(const void *config, struct nt_comm_def *def) {
-  enum { MAGIC_AT = 8, BLOCKING_AT = 16, NAME_AT = 48 };
-  const unsigned char *bytes = config;
-  size_t size;
-  uint32_t magic;
-  int32_t blocking;
-  const char *name;
-  if (!config)
-    return;
-  memcpy(&size, bytes, sizeof(size));
-  memcpy(&magic, bytes + MAGIC_AT, sizeof(magic));
-  if (magic != 0xcafebeef || size < BLOCKING_AT + sizeof(blocking))
-    return;
-  memcpy(&blocking, bytes + BLOCKING_AT, sizeof(blocking));
-  def->blocking = blocking == 0 || blocking == 1 ? blocking : -1;
-  if (size < NAME_AT + sizeof(name))
-    return;
-  memcpy(&name, bytes + NAME_AT, sizeof(name));
-  if (name)
-    strncpy(def->name, name, sizeof(def->name) - 1);
 }
 
 static void define_init(struct nt_call *call, const struct nt_args *args, struct nt_comm_def *def) {
@@ -52,7 +29,7 @@ static void define_init(struct nt_call *call, const struct nt_args *args, struct
   set_id(def->id, nt_comm_id_init(uid, args->nranks, def->ordinal));
   def->rank = args->peer;
   def->nranks = args->nranks;
-  read_config(args->config, def);
+  nt_comm_config_read(args->config, def);
   nt_comm_define(call->created, def, args->nranks > 0 ? (uint32_t)args->nranks : 0);
 }
 
@@ -183,7 +160,7 @@ void nt_enter_derive(struct nt_call *call, const struct nt_args *args) {
     def.parent_number = parent.number;
     def.parent_rank = (uint32_t)parent.rank;
     memcpy(def.parent_id, parent.id, sizeof(def.parent_id));
-    read_config(args->config, &def);
+    nt_comm_config_read(args->config, &def);
     int peers = def.nranks > 0 ? def.nranks : parent.nranks;
     nt_comm_define(call->created, &def, peers > 0 ? (uint32_t)peers : 0);
   }
