@@ -242,9 +242,11 @@ static void put_libraries(struct nt_evidence_text *out) {
     snprintf(key, sizeof(key), "nccl.%u.path", libraries_written);
     nt_evidence_put(out, key, "%s", library->path);
     snprintf(key, sizeof(key), "nccl.%u.version", libraries_written);
+    /* Up to 2.8 a minor version had one digit. */
+    const int major = library->version >= 10000 ? 10000 : 1000;
     if (library->version)
-      nt_evidence_put(out, key, "%d.%d.%d", library->version / 10000, library->version / 100 % 100,
-                      library->version % 100);
+      nt_evidence_put(out, key, "%d.%d.%d", library->version / major,
+                      library->version % major / 100, library->version % 100);
   }
 }
 
