@@ -299,14 +299,13 @@ static int call(struct nt_log *log, struct nt_log_process *process, const struct
   process->calls = array;
   struct nt_log_comm *comm = &process->comms[*index - 1];
   struct nt_log_call *made = &process->calls[process->call_count];
-  *made = (struct nt_log_call){
-      .count = line->count,
-      .comm = *index - 1,
-      .thread = thread,
-      .order = log->order,
-      .peer = has_root(line->fn) ? line->root : -1,
-      .fn = line->fn,
-      .dtype = (uint8_t)(line->dtype >= 0 && line->dtype < 255 ? line->dtype : 255)};
+  *made = (struct nt_log_call){.count = line->count,
+                               .comm = *index - 1,
+                               .thread = thread,
+                               .order = log->order,
+                               .peer = has_root(line->fn) ? line->root : -1,
+                               .fn = line->fn,
+                               .dtype = line->dtype >= 0 ? nt_byte_of(line->dtype) : 255};
   if (comm->begin && !comm->end) { /* it is used, so it had completed */
     comm->end = log->order;
     comm->state = NT_COMM_LIVE;
