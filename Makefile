@@ -95,7 +95,7 @@ PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
 # ---- targets people type -----------------------------------------------------------------------
 
 .PHONY: all sim scenario check check-build check-fast check-sim check-unit check-cli check-runner \
-        check-scenarios check-fuzz check-api lint bench fuzz demo install dist clean help FORCE
+        check-scenarios check-fuzz check-api check-abi lint bench fuzz demo install dist clean help FORCE
 
 all: $(PRODUCTS)
 
@@ -123,6 +123,10 @@ check-sim check-unit check-cli check-runner check-scenarios check-fuzz check-api
 	@tests/run-check $(@:check-%=%)
 lint:
 	@tests/run-check lint
+
+# The first time it downloads some gigabytes, so `make check` only uses what is there already.
+check-abi:
+	@tests/abi/fetch; tests/run-check api
 
 bench: all $(BENCHES) $(GEN_JOB)
 	@export NCCLTRACE_LIBRARY=$(abspath $(BUILD)/libnccltrace.so); status=0; \

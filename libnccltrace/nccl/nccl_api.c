@@ -45,6 +45,7 @@ static const char *const result_names[] = {
     [ncclInvalidUsage] = "ncclInvalidUsage",
     [ncclRemoteError] = "ncclRemoteError",
     [ncclInProgress] = "ncclInProgress",
+    [ncclTimeout] = "ncclTimeout",
 };
 
 #define LOOK_UP(table, value)                                                                      \

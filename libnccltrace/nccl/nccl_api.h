@@ -68,11 +68,35 @@ bool nt_fn_is_collective(unsigned fn);
 bool nt_fn_is_cuda(unsigned fn);
 /* The host waits in it for a stream, an event or the device. */
 bool nt_fn_is_host_wait(unsigned fn);
+/* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most functions are their own. */
+static inline unsigned nt_fn_canonical(unsigned fn) {
+  switch (fn) {
+  case NT_FN_Bcast:
+  case NT_FN_BroadcastConfig:
+    return NT_FN_Broadcast;
+  case NT_FN_AllReduceConfig:
+    return NT_FN_AllReduce;
+  case NT_FN_ReduceConfig:
+    return NT_FN_Reduce;
+  case NT_FN_AllGatherConfig:
+    return NT_FN_AllGather;
+  case NT_FN_ReduceScatterConfig:
+    return NT_FN_ReduceScatter;
+  case NT_FN_AlltoAllConfig:
+    return NT_FN_AlltoAll;
+  case NT_FN_GatherConfig:
+    return NT_FN_Gather;
+  case NT_FN_ScatterConfig:
+    return NT_FN_Scatter;
+  default:
+    return fn;
+  }
+}
+
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
 static inline bool nt_fn_moves_bytes(unsigned fn) {
-  switch (fn) {
+  switch (nt_fn_canonical(fn)) {
   case NT_FN_Broadcast:
-  case NT_FN_Bcast:
   case NT_FN_AllGather:
   case NT_FN_AlltoAll:
   case NT_FN_Gather:
@@ -83,11 +107,6 @@ static inline bool nt_fn_moves_bytes(unsigned fn) {
   default:
     return false;
   }
-}
-
-/* Bcast and Broadcast are one operation; every other function is its own. */
-static inline unsigned nt_fn_canonical(unsigned fn) {
-  return fn == NT_FN_Bcast ? NT_FN_Broadcast : fn;
 }
 
 /* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */

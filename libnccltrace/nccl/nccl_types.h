@@ -4,8 +4,8 @@
  *
  * The library is built without NCCL and CUDA installed, and one binary serves every NCCL from 2.10
  * on, so nothing here depends on a release: handles are opaque, enumerations are ints (their size
- * in NCCL's C ABI), and structures are only what crosses a call by value. `make check-api` compiles
- * nccl_api.def against a real nccl.h and refuses any row that does not agree with it.
+ * in NCCL's C ABI), and structures are only what crosses a call by value. `make check-api` compares all of it with
+ * a real nccl.h.
  */
 #ifndef NT_NCCL_TYPES_H
 #define NT_NCCL_TYPES_H
@@ -21,6 +21,7 @@ typedef struct ncclComm *ncclComm_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 typedef struct ncclConfig ncclConfig_t;
+typedef struct ncclCollConfig ncclCollConfig_t;
 typedef struct ncclSimInfo ncclSimInfo_t;
 typedef struct ncclDevComm ncclDevComm_t;
 typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
@@ -47,6 +48,7 @@ enum {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,
+  ncclTimeout = 8,
 };
 
 /* ncclDataType_t. */

@@ -92,7 +92,7 @@ void nt_exit_redop(struct nt_call *call, const struct nt_args *args, ncclResult_
     comm->user_op[comm->user_ops % NT_USER_OPS] = *(const int *)args->out;
     comm->user_ops++;
     if (call->record)
-      call->record->op = (uint8_t)(NT_REDOP_FIRST_USER + (comm->user_ops - 1) % 200);
+      call->record->op = (uint8_t)(NT_OP_USER + (comm->user_ops - 1) % NT_OP_USERS);
   }
   nt_record_finish(call, result);
 }

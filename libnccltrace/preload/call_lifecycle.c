@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "preload/call_parts.h"
+#include "preload/comm_config.h"
+#include "preload/dump_thread.h"
 #include "preload/gpu_identity.h"
 
 static struct nt_id128 id_of(const uint8_t bytes[16]) {
@@ -15,30 +17,6 @@ static struct nt_id128 id_of(const uint8_t bytes[16]) {
 
 static void set_id(uint8_t bytes[16], struct nt_id128 id) {
   memcpy(bytes, &id, sizeof(id));
-}
-
-/* ncclConfig_t grows from release to release; its first fields say how far it goes. Offsets from
- * nccl.h 2.14 (blocking) and 2.27 (commName), the same in every release since. */
-static void read_config(const void *config, struct nt_comm_def *def) {
-  enum { MAGIC_AT = 8, BLOCKING_AT = 16, NAME_AT = 48 };
-  const unsigned char *bytes = config;
-  size_t size;
-  uint32_t magic;
-  int32_t blocking;
-  const char *name;
-  if (!config)
-    return;
-  memcpy(&size, bytes, sizeof(size));
-  memcpy(&magic, bytes + MAGIC_AT, sizeof(magic));
-  if (magic != 0xcafebeef || size < BLOCKING_AT + sizeof(blocking))
-    return;
-  memcpy(&blocking, bytes + BLOCKING_AT, sizeof(blocking));
-  def->blocking = blocking == 0 || blocking == 1 ? blocking : -1;
-  if (size < NAME_AT + sizeof(name))
-    return;
-  memcpy(&name, bytes + NAME_AT, sizeof(name));
-  if (name)
-    strncpy(def->name, name, sizeof(def->name) - 1);
 }
 
 static void define_init(struct nt_call *call, const struct nt_args *args, struct nt_comm_def *def) {
@@ -52,7 +30,7 @@ static void define_init(struct nt_call *call, const struct nt_args *args, struct
   set_id(def->id, nt_comm_id_init(uid, args->nranks, def->ordinal));
   def->rank = args->peer;
   def->nranks = args->nranks;
-  read_config(args->config, def);
+  nt_comm_config_read(args->config, def);
   nt_comm_define(call->created, def, args->nranks > 0 ? (uint32_t)args->nranks : 0);
 }
 
@@ -107,15 +85,38 @@ static int compare_ints(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static struct nt_id128 hash_list(const int *list, int count) {
-  int sorted[256];
-  if (!list || count <= 0)
-    return nt_hash(NULL, 0);
-  if (count > 256)
-    return nt_hash(list, (size_t)count * sizeof(*list));
-  memcpy(sorted, list, (size_t)count * sizeof(*list));
-  qsort(sorted, (size_t)count, sizeof(*sorted), compare_ints);
-  return nt_hash(sorted, (size_t)count * sizeof(*sorted));
+/* Sorted copy of the application's list, NULL if it cannot be read: NCCL may refuse the call for what it is. Freed by
+ * the caller. */
+static int *copy_list(const int *list, int count) {
+  enum { MANY = 1 << 20 };
+  if (!list || count <= 0 || count > MANY)
+    return NULL;
+  int *copy = malloc((size_t)count * sizeof(*copy));
+  if (copy && !nt_dump_read((uint64_t)(uintptr_t)list, copy, (size_t)count * sizeof(*copy))) {
+    free(copy);
+    return NULL;
+  }
+  if (copy)
+    qsort(copy, (size_t)count, sizeof(*copy), compare_ints);
+  return copy;
+}
+
+/* Identity, size and rank of what is left without the listed ranks; returns the call's ordinal. */
+static uint32_t derive_shrink(struct nt_comm *parent, const struct nt_args *args,
+                              struct nt_comm_def *def, struct nt_record *record) {
+  const struct nt_comm_def *from = &parent->slot->def;
+  int *list = copy_list(args->list, args->nranks);
+  struct nt_id128 excluded = nt_hash(list, list ? (size_t)args->nranks * sizeof(*list) : 0);
+  uint32_t ordinal = nt_comm_shrink_ordinal(id_of(from->id), excluded);
+  set_id(def->id, nt_comm_id_shrink(id_of(from->id), excluded, ordinal));
+  def->nranks = list && from->nranks > 0 ? from->nranks - args->nranks : -1;
+  def->rank = from->rank;
+  for (int i = 0; list && from->rank >= 0 && i < args->nranks; i++)
+    def->rank -= list[i] < from->rank;
+  if (record)
+    record->send = excluded.lo;
+  free(list);
+  return ordinal;
 }
 
 /* Identity of what a split, shrink or grow of call->comm makes; returns the call's ordinal. */
@@ -133,18 +134,8 @@ static uint32_t derive(struct nt_call *call, const struct nt_args *args, struct 
     def->rank = def->nranks = -1; /* the tools derive both from all members' colours and keys */
     return k;
   }
-  case NT_SHAPE_COMM_SHRINK: {
-    struct nt_id128 excluded = hash_list(args->list, args->nranks);
-    uint32_t ordinal = nt_comm_shrink_ordinal(parent_id, excluded);
-    set_id(def->id, nt_comm_id_shrink(parent_id, excluded, ordinal));
-    def->nranks = parent->slot->def.nranks - args->nranks;
-    def->rank = parent->slot->def.rank;
-    for (int i = 0; args->list && i < args->nranks; i++)
-      def->rank -= args->list[i] < parent->slot->def.rank;
-    if (record)
-      record->send = excluded.lo;
-    return ordinal;
-  }
+  case NT_SHAPE_COMM_SHRINK:
+    return derive_shrink(parent, args, def, record);
   default: {
     uint32_t k = atomic_fetch_add_explicit(&live->splits, 1, memory_order_relaxed) + 1;
     uint64_t magic = 0;
@@ -183,7 +174,7 @@ void nt_enter_derive(struct nt_call *call, const struct nt_args *args) {
     def.parent_number = parent.number;
     def.parent_rank = (uint32_t)parent.rank;
     memcpy(def.parent_id, parent.id, sizeof(def.parent_id));
-    read_config(args->config, &def);
+    nt_comm_config_read(args->config, &def);
     int peers = def.nranks > 0 ? def.nranks : parent.nranks;
     nt_comm_define(call->created, &def, peers > 0 ? (uint32_t)peers : 0);
   }

@@ -83,7 +83,7 @@ static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
   if (!record || thread->open != record)
     return;
   record->duration = nt_duration_encode(nt_now() - record->enter);
-  record->result = (uint8_t)result;
+  record->result = nt_byte_of(result);
   if (result == ncclInProgress)
     record->flags |= NT_CALL_IN_PROGRESS;
   else if (result != ncclSuccess)

@@ -52,10 +52,12 @@ uint16_t nt_stream_known(cudaStream_t stream) {
 }
 
 static uint8_t normal_user_op(const struct nt_comm *comm, int op) {
-  for (uint32_t i = comm ? comm->user_ops : 0; i-- > 0;)
+  uint32_t made = comm ? comm->user_ops : 0,
+           forgotten = made > NT_USER_OPS ? made - NT_USER_OPS : 0;
+  for (uint32_t i = made; i-- > forgotten;)
     if (comm->user_op[i % NT_USER_OPS] == op)
-      return (uint8_t)(NT_REDOP_FIRST_USER + i % 200);
-  return 254;
+      return (uint8_t)(NT_OP_USER + i % NT_OP_USERS);
+  return nt_op_newer(op);
 }
 
 /* The operator as all ranks would number it: user operators by their order of creation. */
@@ -84,20 +86,21 @@ static inline void fill_transfer(struct nt_record *record, const struct nt_args 
   record->send = (uint64_t)(uintptr_t)args->send;
   record->recv = (uint64_t)(uintptr_t)args->recv;
   record->peer = args->peer;
-  record->dtype = (uint8_t)args->dtype;
+  record->dtype = nt_byte_of(args->dtype);
   record->stream = slot;
 }
 
 /* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
 static inline bool in_place(const struct nt_call *call, const struct nt_args *args) {
   uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
-  if (NT_LIKELY(call->fn != NT_FN_AllGather && call->fn != NT_FN_ReduceScatter))
+  unsigned fn = nt_fn_canonical(call->fn);
+  if (NT_LIKELY(fn != NT_FN_AllGather && fn != NT_FN_ReduceScatter))
     return send == recv;
   int rank = call->comm ? call->comm->slot->def.rank : -1;
   uint64_t offset = rank > 0 ? (uint64_t)rank * args->count * nt_dtype_size(args->dtype) : 0;
   if (rank < 0)
     return send == recv;
-  return call->fn == NT_FN_AllGather ? send == recv + offset : recv == send + offset;
+  return fn == NT_FN_AllGather ? send == recv + offset : recv == send + offset;
 }
 
 /* A launch of its own gets its marks; inside a group only the number that the group's launch will have. What is

@@ -125,6 +125,8 @@ static struct nt_comm *resolve_pending(ncclComm_t handle) {
 }
 
 struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {
+  if (NT_UNLIKELY((uintptr_t)handle <= TOMBSTONE))
+    return NULL; /* no pointer, and no key */
   struct nt_comm *comm = look_up(handle);
   if (NT_LIKELY(comm != NULL))
     return comm->slot ? comm : NULL;

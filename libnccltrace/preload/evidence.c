@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "preload/cgroup.h"
+#include "preload/comm_config.h"
 #include "preload/evidence_parts.h"
 #include "preload/gpu_identity.h"
 #include "preload/nccl_copies.h"
@@ -66,6 +67,7 @@ static const char *const forbidden[] = {"TOKEN", "SECRET", "PASSWORD", "CREDENTI
 
 static char environment[24 * 1024];
 static unsigned gpus_written, libraries_written, copies_written;
+static uint32_t configs_written;
 static bool python_written;
 
 static bool may_be_kept(const char *variable) {
@@ -240,9 +242,22 @@ static void put_libraries(struct nt_evidence_text *out) {
     snprintf(key, sizeof(key), "nccl.%u.path", libraries_written);
     nt_evidence_put(out, key, "%s", library->path);
     snprintf(key, sizeof(key), "nccl.%u.version", libraries_written);
+    /* Up to 2.8 a minor version had one digit. */
+    const int major = library->version >= 10000 ? 10000 : 1000;
     if (library->version)
-      nt_evidence_put(out, key, "%d.%d.%d", library->version / 10000, library->version / 100 % 100,
-                      library->version % 100);
+      nt_evidence_put(out, key, "%d.%d.%d", library->version / major,
+                      library->version % major / 100, library->version % 100);
+  }
+}
+
+/* How communicators were configured, as far as the application did not leave it to NCCL. */
+static void put_configs(struct nt_evidence_text *out) {
+  char key[64], text[NT_COMM_CONFIG_TEXT];
+  uint32_t comm;
+  configs_written = nt_comm_config_count();
+  for (unsigned i = 0; nt_comm_config_at(i, &comm, text); i++) {
+    snprintf(key, sizeof(key), "comm.%u.config", comm);
+    nt_evidence_put(out, key, "%s", text);
   }
 }
 
@@ -275,6 +290,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
   put_gpus(&out);
   put_libraries(&out);
   put_copies(&out);
+  put_configs(&out);
   put_python(&out, settings);
   if (nt_native_describe())
     nt_evidence_put(&out, "native.stacks", "%s", nt_native_describe());
@@ -294,7 +310,8 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings) {
   const char *version, *state;
   if (!nt_gpu_at(gpus_written) && !nt_library_at(libraries_written) &&
-      !nt_nccl_copy_at(copies_written) && (python_written || !nt_python_describe(&version, &state)))
+      !nt_nccl_copy_at(copies_written) && nt_comm_config_count() == configs_written &&
+      (python_written || !nt_python_describe(&version, &state)))
     return false;
   nt_evidence_write(area, settings);
   return true;

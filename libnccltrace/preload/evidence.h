@@ -23,7 +23,7 @@ bool nt_evidence_variable(const char *name, char *out, size_t size);
 /* Composes the text in the area: once before the helper starts, then in the helper thread. */
 void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings);
 
-/* Composes it again if GPUs or NCCL copies have become known since; true if so. */
+/* Composes it again if GPUs, NCCL copies or configurations have become known since; true if so. */
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings);
 
 #endif

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/comm_config.h"
 #include "preload/comms.h"
 #include "preload/dump_thread.h"
 #include "preload/dump_signal.h"
@@ -142,6 +143,7 @@ static void start(int rank, int nranks) {
   nt_process.clock = nt_clock_pick();
   nt_process.incarnation++;
   nt_comms_reset();
+  nt_comm_config_reset();
   nt_gpu_reset(settings.gpu);
   start_stacks(&settings);
   fill_header(&world, rank, nranks);

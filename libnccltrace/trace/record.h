@@ -25,9 +25,9 @@ struct nt_record {
   uint16_t stream;   /* 54 slot in the area, 0 if none; frames hold the stream number */
   uint16_t group;    /* 56 low bits of the thread's group number; 0 outside a group */
   uint8_t fn;        /* 58 enum nt_fn */
-  uint8_t dtype;     /* 59 ncclDataType_t, 255 if none */
-  uint8_t op;        /* 60 ncclRedOp_t, normalised: user operators count from 5; 255 if none */
-  uint8_t result;    /* 61 ncclResult_t once closed; NT_RESULT_OPEN while inside NCCL */
+  uint8_t dtype;     /* 59 ncclDataType_t, NT_OTHER, 255 if none */
+  uint8_t op;        /* 60 ncclRedOp_t, see "operators"; 255 if none */
+  uint8_t result;    /* 61 ncclResult_t or NT_OTHER once closed; NT_RESULT_OPEN while inside NCCL */
   uint16_t flags;    /* 62 NT_CALL_* */
 };
 _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
@@ -52,7 +52,25 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
  * takes none, since the queues of messages know only what is carried out.
  */
 
+/*
+ * Operators. NCCL's own have NCCL's numbers. Those of the application have handles that differ between ranks: they
+ * count by their creation on the communicator, from NT_OP_USER and after NT_OP_USERS of them again. What is neither
+ * is an operator of a newer NCCL, NT_OP_NEWER + its number, or one whose creation was not seen, NT_OTHER.
+ */
+enum { NT_OP_USER = 5, NT_OP_USERS = 200, NT_OP_NEWER = NT_OP_USER + NT_OP_USERS - 5 };
+
+#define NT_OTHER 254 /* a value that has no place in a byte */
 #define NT_RESULT_OPEN 255
+
+/* A number as a byte has it: NT_OTHER if it does not fit. */
+static inline uint8_t nt_byte_of(int64_t value) {
+  return value >= 0 && value < NT_OTHER ? (uint8_t)value : NT_OTHER;
+}
+
+/* An operator that is none of the known and none of the application's. Handles of the latter are spread over 31 bits. */
+static inline uint8_t nt_op_newer(int64_t op) {
+  return op >= NT_OP_USER && op < NT_OTHER - NT_OP_NEWER ? (uint8_t)(NT_OP_NEWER + op) : NT_OTHER;
+}
 
 #define NT_CALL_IN_PLACE 0x0001    /* send and receive buffer coincide */
 #define NT_CALL_VOID 0x0002        /* refused by NCCL, or its group was discarded */

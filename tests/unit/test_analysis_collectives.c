@@ -17,6 +17,43 @@ static void equal_calls_are_consistent(void **state) {
   assert_verdict(&j, "consistent");
 }
 
+/* Settings of one call are the rank's own; an application may give them on some ranks only. */
+static void a_call_with_settings_pairs_up_with_one_without(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  for (int i = 0; i < 4; i++)
+    for (uint32_t r = 0; r < 4; r++)
+      job_call(&j, r, a, r == 1 ? NT_FN_AllReduceConfig : NT_FN_AllReduce, 1024);
+  assert_verdict(&j, "consistent");
+  a = start(4, "0-3");
+  job_call(&j, 0, a, NT_FN_AllGatherConfig, 1024);
+  for (uint32_t r = 1; r < 4; r++)
+    job_call(&j, r, a, NT_FN_AllReduceConfig, 1024);
+  assert_verdict(&j, "mismatch call AllReduceConfig 1 blame 0 waiting 1-3");
+}
+
+/* A type that this build does not know is compared as a number. */
+static void types_of_a_newer_nccl_are_compared(void **state) {
+  (void)state;
+  uint32_t a = start(4, "0-3");
+  j.dtype = 14;
+  j.op = nt_op_newer(7);
+  job_all(&j, a, NT_FN_AllReduce, 1024);
+  job_others(&j, 3, a, NT_FN_AllReduce, 1024);
+  j.dtype = 15;
+  job_call(&j, 3, a, NT_FN_AllReduce, 1024);
+  struct nt_verdict *v = job_judge(&j);
+  const struct nt_finding *f = v->findings;
+  bool told = false;
+  assert_int_equal(v->count, 1);
+  assert_string_equal(f->field, "dtype");
+  assert_string_equal(set_text(&f->blame), "3");
+  for (uint32_t i = 0; i < f->evidence.count; i++)
+    told |= strstr(f->evidence.line[i], "dtype 14 op 7") != NULL;
+  assert_true(told);
+  job_free(&j);
+}
+
 static void the_one_behind_is_missing(void **state) {
   (void)state;
   uint32_t a = start(4, "0-3");
@@ -392,6 +429,8 @@ static void sums_tell_between_which_calls_and_who_differs_but_accuse_nobody(void
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(equal_calls_are_consistent),
+      TEST(a_call_with_settings_pairs_up_with_one_without),
+      TEST(types_of_a_newer_nccl_are_compared),
       TEST(the_one_behind_is_missing),
       TEST(missing_is_no_vote),
       TEST(a_skip_among_growing_sizes_is_found_where_it_is),

@@ -57,15 +57,16 @@ static void a_phrase_is_cut_not_overrun(void **state) {
 static void results(void **state) {
   (void)state;
   struct nt_call call = {.result = NT_RESULT_OPEN};
-  assert_string_equal(nt_call_result(&call), "in call");
+  char text[NT_RESULT_TEXT];
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "in call");
   call.result = 0;
-  assert_string_equal(nt_call_result(&call), "ok");
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "ok");
   call.flags = NT_CALL_VOID;
-  assert_string_equal(nt_call_result(&call), "discarded");
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "discarded");
   call.result = 5;
-  assert_string_equal(nt_call_result(&call), "ncclInvalidUsage");
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "ncclInvalidUsage");
   call.flags = NT_CALL_ABANDONED;
-  assert_string_equal(nt_call_result(&call), "never returned");
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "never returned");
 }
 
 static void names_of_communicators_are_escaped(void **state) {
@@ -79,12 +80,42 @@ static void names_of_communicators_are_escaped(void **state) {
   assert_int_equal(strlen(nt_comm_label(label, sizeof label, &comm)), sizeof comm.def.name);
 }
 
-static void unknown_numbers_have_words(void **state) {
+/* What a later NCCL brings is told by its number, never by a wrong name or none. */
+static void values_of_a_newer_nccl_are_told_by_their_number(void **state) {
+  (void)state;
+  char text[NT_CALL_TEXT];
+  struct nt_call call = call_of(NT_FN_AllReduce, 7, 1000, -1);
+  call.dtype = nt_byte_of(14);
+  call.op = nt_op_newer(9);
+  call.result = nt_byte_of(11);
+  assert_string_equal(nt_call_text(text, sizeof text, &call, "A"),
+                      "AllReduce #7 on A, 1000 x dtype 14 op 9");
+  assert_string_equal(nt_call_result(text, sizeof text, &call), "result 11");
+  struct nt_call error = call_of(NT_FN_CommGetAsyncError, 0, 12, -1);
+  assert_string_equal(nt_call_arguments(text, sizeof text, &error), "result 12");
+  error.count = 8;
+  assert_string_equal(nt_call_arguments(text, sizeof text, &error), "ncclTimeout");
+  assert_string_equal(nt_call_function(text, sizeof text, 199), "function 199");
+}
+
+static void values_that_no_nccl_has_are_not_taken_for_others(void **state) {
   (void)state;
   char text[32];
-  assert_string_equal(nt_dtype_text(text, sizeof text, 200), "type 200");
+  assert_int_equal(nt_byte_of(-1), NT_OTHER);
+  assert_int_equal(nt_byte_of(256), NT_OTHER);
+  assert_int_equal(nt_byte_of(255), NT_OTHER);
+  assert_int_equal(nt_byte_of(253), 253);
+  assert_int_equal(nt_op_newer(53), 253);
+  assert_int_equal(nt_op_newer(54), NT_OTHER);
+  assert_int_equal(nt_op_newer(0x12345678), NT_OTHER);
+  assert_string_equal(nt_dtype_text(text, sizeof text, 200), "dtype 200");
+  assert_string_equal(nt_dtype_text(text, sizeof text, NT_OTHER), "dtype ?");
   assert_string_equal(nt_dtype_text(text, sizeof text, 255), "");
   assert_string_equal(nt_redop_text(text, sizeof text, 5), "user operator 1");
+  assert_string_equal(nt_redop_text(text, sizeof text, 204), "user operator 200");
+  assert_string_equal(nt_redop_text(text, sizeof text, nt_op_newer(5)), "op 5");
+  assert_string_equal(nt_redop_text(text, sizeof text, nt_op_newer(53)), "op 53");
+  assert_string_equal(nt_redop_text(text, sizeof text, NT_OTHER), "user operator ?");
   assert_string_equal(nt_redop_text(text, sizeof text, 255), "");
   assert_string_equal(nt_comm_state_text(99), "unknown");
   assert_string_equal(nt_comm_origin_text(99), "unknown");
@@ -96,7 +127,8 @@ int main(void) {
       cmocka_unit_test(a_phrase_is_cut_not_overrun),
       cmocka_unit_test(results),
       cmocka_unit_test(names_of_communicators_are_escaped),
-      cmocka_unit_test(unknown_numbers_have_words),
+      cmocka_unit_test(values_of_a_newer_nccl_are_told_by_their_number),
+      cmocka_unit_test(values_that_no_nccl_has_are_not_taken_for_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

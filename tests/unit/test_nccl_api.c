@@ -24,6 +24,55 @@ static void every_row_has_a_name_and_a_shape(void **state) {
   assert_null(nt_fn_name(100000));
 }
 
+/* Releases up to the newest; numbers that the next ones will use have no name and no size. */
+static void types_operators_and_results_have_nccl_s_numbers_and_sizes(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    size_t size;
+  } types[] = {{"i8", 1},  {"u8", 1},  {"i32", 4}, {"u32", 4},  {"i64", 8},    {"u64", 8},
+               {"f16", 2}, {"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f8e4m3", 1}, {"f8e5m2", 1}};
+  static const char *const operators[] = {"sum", "prod", "max", "min", "avg"};
+  for (int i = 0; i < 12; i++) {
+    assert_string_equal(nt_dtype_name(i), types[i].name);
+    assert_int_equal(nt_dtype_size(i), types[i].size);
+  }
+  for (int i = 0; i < 5; i++)
+    assert_string_equal(nt_redop_name(i), operators[i]);
+  assert_string_equal(nt_result_name(7), "ncclInProgress");
+  assert_string_equal(nt_result_name(8), "ncclTimeout");
+  for (int i = 12; i < 300; i++) {
+    assert_null(nt_dtype_name(i));
+    assert_int_equal(nt_dtype_size(i), 0);
+    assert_null(nt_redop_name(i));
+    assert_null(nt_result_name(i));
+  }
+}
+
+static void a_collective_with_settings_is_the_same_operation(void **state) {
+  (void)state;
+  static const unsigned pairs[][2] = {
+      {NT_FN_AllReduceConfig, NT_FN_AllReduce},
+      {NT_FN_BroadcastConfig, NT_FN_Broadcast},
+      {NT_FN_ReduceConfig, NT_FN_Reduce},
+      {NT_FN_AllGatherConfig, NT_FN_AllGather},
+      {NT_FN_ReduceScatterConfig, NT_FN_ReduceScatter},
+      {NT_FN_AlltoAllConfig, NT_FN_AlltoAll},
+      {NT_FN_GatherConfig, NT_FN_Gather},
+      {NT_FN_ScatterConfig, NT_FN_Scatter},
+  };
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+    const unsigned with = pairs[i][0], plain = pairs[i][1];
+    assert_int_equal(nt_fn_canonical(with), plain);
+    assert_int_equal(nt_fn_canonical(plain), plain);
+    assert_int_equal(nt_fn_shape(with), nt_fn_shape(plain));
+    assert_int_equal(nt_fn_moves_bytes(with), nt_fn_moves_bytes(plain));
+    assert_true(nt_fn_is_collective(with));
+    assert_true(nt_signature(with, 9, ncclFloat32, ncclSum, 1) ==
+                nt_signature(plain, 9, ncclFloat32, ncclSum, 1));
+  }
+}
+
 static void unknown_values_have_no_name(void **state) {
   (void)state;
   assert_string_equal(nt_dtype_name(ncclBfloat16), "bf16");
@@ -90,6 +139,8 @@ static void ids_differ_by_everything_they_are_made_from(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_has_a_name_and_a_shape),
+      cmocka_unit_test(types_operators_and_results_have_nccl_s_numbers_and_sizes),
+      cmocka_unit_test(a_collective_with_settings_is_the_same_operation),
       cmocka_unit_test(unknown_values_have_no_name),
       cmocka_unit_test(collectives_are_allreduce_to_scatter),
       cmocka_unit_test(bytes_count_where_nothing_is_reduced),

@@ -10,6 +10,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "cli/call_text.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 #include "nccl/nccl_types.h"
@@ -152,20 +153,20 @@ int nt_judge_errors(struct nt_inquiry *inquiry) {
     const struct nt_model_call *own = &model->ranks[r].calls[call];
     uint32_t place = own->view == NT_NONE ? NT_NONE : inquiry->job->places[r][own->view].joint;
     char text[NT_DESCRIBE], time[NT_TIME_TEXT];
-    const char *name = nt_result_name(error_in(own));
+    char name[NT_RESULT_TEXT];
     if (place == joint && nt_fn_canonical(own->fn) == nt_fn_canonical(cause->fn))
       status = nt_finding_add(inquiry->job, &finding->blame, r);
     if (finding->evidence.count < 16)
       nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s",
                    nt_time_short(time, own->enter_ns), model->ranks[r].world,
-                   name ? name : "an unknown error",
+                   nt_result_text(name, sizeof name, error_in(own)),
                    nt_describe_call(text, sizeof text, inquiry->job, r, call));
   }
   char who[NT_DESCRIBE], place[NT_DESCRIBE];
-  const char *name = nt_result_name(error_in(cause));
+  char name[NT_RESULT_TEXT];
   nt_finding_say(
       finding, "%s got %s from %s", nt_describe_ranks(who, sizeof who, &finding->blame),
-      name ? name : "an error",
+      nt_result_text(name, sizeof name, error_in(cause)),
       nt_describe_place(place, sizeof place, inquiry->job, cause->fn, cause->seq, joint));
   return status;
 }

@@ -55,9 +55,10 @@ static double other_share(const struct slow *s, const struct nt_late_member *in,
     uint32_t us = seen->waited_us && (!seen->finished_us || seen->waited_us < seen->finished_us)
                       ? seen->waited_us
                       : seen->finished_us;
+    unsigned fn = nt_fn_canonical(call->fn);
     if (call->enter_ns < in->from_ns || call->enter_ns > in->to_ns || !us ||
-        call->fn == NT_FN_AllReduce || call->fn == NT_FN_AllGather ||
-        call->fn == NT_FN_ReduceScatter || call->fn == NT_FN_AlltoAll)
+        fn == NT_FN_AllReduce || fn == NT_FN_AllGather || fn == NT_FN_ReduceScatter ||
+        fn == NT_FN_AlltoAll)
       continue;
     int64_t from = call->enter_ns + INT64_C(1000) * seen->unreached_us;
     int64_t to = call->enter_ns + INT64_C(1000) * us;

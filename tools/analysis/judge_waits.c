@@ -12,6 +12,7 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
+#include "cli/call_text.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -263,11 +264,12 @@ static void say_error(struct nt_inquiry *inquiry, struct nt_finding *finding, ui
   uint32_t index = nt_error_of(inquiry, rank);
   const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[index];
   char text[NT_DESCRIBE], time[NT_TIME_TEXT];
-  const char *name = nt_result_name(nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR ? (int)call->count
-                                                                                  : call->result);
+  char name[NT_RESULT_TEXT];
+  const int64_t result =
+      nt_fn_shape(call->fn) == NT_SHAPE_ASYNC_ERROR ? (int64_t)call->count : call->result;
   nt_lines_add(&finding->evidence, "%s: rank %d got %s from %s",
                nt_time_short(time, call->enter_ns), inquiry->job->model->ranks[rank].world,
-               name ? name : "an unknown error",
+               nt_result_text(name, sizeof name, result),
                nt_describe_call(text, sizeof text, inquiry->job, rank, index));
 }
 

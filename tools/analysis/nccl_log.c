@@ -226,10 +226,13 @@ static int creation(struct nt_log *log, struct nt_log_process *process,
 /* Operators made by the application differ in value between ranks, not in the order of their first use. */
 static int operator_of(struct nt_log *log, struct nt_log_process *process, uint32_t comm,
                        const struct nt_log_line *line, uint8_t *out) {
-  bool reduces =
-      line->fn == NT_FN_AllReduce || line->fn == NT_FN_Reduce || line->fn == NT_FN_ReduceScatter;
+  unsigned fn = nt_fn_canonical(line->fn);
+  bool reduces = fn == NT_FN_AllReduce || fn == NT_FN_Reduce || fn == NT_FN_ReduceScatter;
   *out = reduces ? (uint8_t)line->op : 255;
-  if (!reduces || (line->op >= 0 && line->op < NT_REDOP_FIRST_USER))
+  if (!reduces || (line->op >= 0 && line->op < NT_OP_USER))
+    return 0;
+  *out = nt_op_newer(line->op);
+  if (*out != NT_OTHER)
     return 0;
   uint32_t *number = counter(log, COUNT_OP, process, comm, (uint32_t)line->op, 0);
   uint32_t *known = counter(log, COUNT_OP, process, comm, UINT64_MAX, 0);
@@ -237,8 +240,7 @@ static int operator_of(struct nt_log *log, struct nt_log_process *process, uint3
     return -NT_ERR_MEMORY;
   if (!*number)
     *number = ++*known;
-  uint32_t value = NT_REDOP_FIRST_USER + *number - 1;
-  *out = (uint8_t)(value < 254 ? value : 254);
+  *out = (uint8_t)(NT_OP_USER + (*number - 1) % NT_OP_USERS);
   return 0;
 }
 
@@ -267,7 +269,8 @@ static int place(struct nt_log *log, struct nt_log_process *process, struct nt_l
   return 0;
 }
 
-static bool has_root(uint8_t fn) {
+static bool has_root(unsigned fn) {
+  fn = nt_fn_canonical(fn);
   return fn == NT_FN_Broadcast || fn == NT_FN_Reduce || fn == NT_FN_Gather || fn == NT_FN_Scatter ||
          fn == NT_FN_Send || fn == NT_FN_Recv;
 }
@@ -296,14 +299,13 @@ static int call(struct nt_log *log, struct nt_log_process *process, const struct
   process->calls = array;
   struct nt_log_comm *comm = &process->comms[*index - 1];
   struct nt_log_call *made = &process->calls[process->call_count];
-  *made = (struct nt_log_call){
-      .count = line->count,
-      .comm = *index - 1,
-      .thread = thread,
-      .order = log->order,
-      .peer = has_root(line->fn) ? line->root : -1,
-      .fn = line->fn,
-      .dtype = (uint8_t)(line->dtype >= 0 && line->dtype < 255 ? line->dtype : 255)};
+  *made = (struct nt_log_call){.count = line->count,
+                               .comm = *index - 1,
+                               .thread = thread,
+                               .order = log->order,
+                               .peer = has_root(line->fn) ? line->root : -1,
+                               .fn = line->fn,
+                               .dtype = line->dtype >= 0 ? nt_byte_of(line->dtype) : 255};
   if (comm->begin && !comm->end) { /* it is used, so it had completed */
     comm->end = log->order;
     comm->state = NT_COMM_LIVE;

@@ -11,7 +11,7 @@
 
 /* Does nobody get out of it before all are in it? */
 static bool synchronises(const struct nt_model_call *call) {
-  switch (call->fn) {
+  switch (nt_fn_canonical(call->fn)) {
   case NT_FN_AllReduce:
   case NT_FN_AllGather:
   case NT_FN_ReduceScatter:

@@ -10,7 +10,7 @@
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
-enum { NONE = 255, FIRST_USER_OP = 5 };
+enum { NONE = 255 };
 
 static void append(char *out, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -64,7 +64,7 @@ static void data_arguments(char *out, size_t size, const struct nt_call *call) {
 }
 
 char *nt_call_arguments(char *out, size_t size, const struct nt_call *call) {
-  char op[32];
+  char op[32], result[NT_RESULT_TEXT];
   out[0] = '\0';
   switch (nt_fn_shape(call->fn)) {
   case NT_SHAPE_COLL:
@@ -92,10 +92,7 @@ char *nt_call_arguments(char *out, size_t size, const struct nt_call *call) {
     append(out, size, "to %" PRIu64 " ranks", call->count);
     break;
   case NT_SHAPE_ASYNC_ERROR:
-    if (nt_result_name((int)call->count) != NULL)
-      append(out, size, "%s", nt_result_name((int)call->count));
-    else
-      append(out, size, "error %" PRIu64, call->count);
+    append(out, size, "%s", nt_result_text(result, sizeof result, (int64_t)call->count));
     break;
   case NT_SHAPE_GROUP_END:
     append(out, size, "%" PRIu64 " call%s", call->count, call->count == 1 ? "" : "s");
@@ -132,36 +129,54 @@ char *nt_call_text(char *out, size_t size, const struct nt_call *call, const cha
   return out;
 }
 
-const char *nt_call_result(const struct nt_call *call) {
+char *nt_result_text(char *out, size_t size, int64_t result) {
+  const char *name = result >= 0 && result < NT_OTHER ? nt_result_name((int)result) : NULL;
+  if (name != NULL)
+    snprintf(out, size, "%s", name);
+  else
+    snprintf(out, size, "result %" PRId64, result);
+  return out;
+}
+
+char *nt_call_result(char *out, size_t size, const struct nt_call *call) {
+  const char *text = NULL;
   if (call->flags & NT_CALL_ABANDONED)
-    return "never returned";
-  if (call->result == NT_RESULT_OPEN)
-    return "in call";
-  if (call->result == 0)
-    return call->flags & NT_CALL_VOID ? "discarded" : "ok";
-  if (call->flags & NT_CALL_IN_PROGRESS)
-    return "in progress";
-  const char *name = nt_result_name(call->result);
-  return name != NULL ? name : "unknown result";
+    text = "never returned";
+  else if (call->result == NT_RESULT_OPEN)
+    text = "in call";
+  else if (call->result == 0)
+    text = call->flags & NT_CALL_VOID ? "discarded" : "ok";
+  else if (call->flags & NT_CALL_IN_PROGRESS)
+    text = "in progress";
+  if (text == NULL)
+    return nt_result_text(out, size, call->result);
+  snprintf(out, size, "%s", text);
+  return out;
 }
 
 char *nt_dtype_text(char *out, size_t size, unsigned dtype) {
-  const char *name = dtype < NONE ? nt_dtype_name((int)dtype) : NULL;
+  const char *name = dtype < NT_OTHER ? nt_dtype_name((int)dtype) : NULL;
   if (name != NULL || dtype >= NONE)
     snprintf(out, size, "%s", name != NULL ? name : "");
+  else if (dtype == NT_OTHER)
+    snprintf(out, size, "dtype ?");
   else
-    snprintf(out, size, "type %u", dtype);
+    snprintf(out, size, "dtype %u", dtype);
   return out;
 }
 
 char *nt_redop_text(char *out, size_t size, unsigned op) {
-  const char *name = op < FIRST_USER_OP ? nt_redop_name((int)op) : NULL;
+  const char *name = op < NT_OP_USER ? nt_redop_name((int)op) : NULL;
   if (name != NULL || op >= NONE)
     snprintf(out, size, "%s", name != NULL ? name : "");
-  else if (op >= FIRST_USER_OP)
-    snprintf(out, size, "user operator %u", op - FIRST_USER_OP + 1);
+  else if (op == NT_OTHER)
+    snprintf(out, size, "user operator ?");
+  else if (op >= NT_OP_NEWER + NT_OP_USER)
+    snprintf(out, size, "op %u", op - NT_OP_NEWER);
+  else if (op >= NT_OP_USER)
+    snprintf(out, size, "user operator %u", op - NT_OP_USER + 1);
   else
-    snprintf(out, size, "operator %u", op);
+    snprintf(out, size, "op %u", op);
   return out;
 }
 

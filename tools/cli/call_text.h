@@ -13,6 +13,7 @@
 
 #define NT_CALL_TEXT 256
 #define NT_LABEL_TEXT 256
+#define NT_RESULT_TEXT 32
 
 /* "AllReduce", or "function 99" for one that this build does not know. */
 char *nt_call_function(char *out, size_t size, unsigned fn);
@@ -29,10 +30,13 @@ char *nt_call_text(char *out, size_t size, const struct nt_call *call, const cha
 /* The number of the capture that a captured call belongs to, or that the graph of a launch came from; 0 if none. */
 uint32_t nt_call_capture(const struct nt_call *call);
 
-/* How it stands: "in call", "ok", "ncclInvalidUsage", "refused", "never returned", "in progress". */
-const char *nt_call_result(const struct nt_call *call);
+/* "ncclInvalidUsage", or "result 9" for one that this build does not know. */
+char *nt_result_text(char *out, size_t size, int64_t result);
 
-/* Type and operator by name, "type 42" / "operator 9" for unknown ones, "" where there is none
+/* How it stands: "in call", "ok", "ncclInvalidUsage", "discarded", "never returned", "in progress". */
+char *nt_call_result(char *out, size_t size, const struct nt_call *call);
+
+/* Type and operator by name, "dtype 14" / "op 9" for those of a newer NCCL, "" where there is none
  * (255); user-defined operators are "user operator 1" …. */
 char *nt_dtype_text(char *out, size_t size, unsigned dtype);
 char *nt_redop_text(char *out, size_t size, unsigned op);

@@ -304,7 +304,7 @@ static void report_unreadable(const struct nt_process_list *list) {
 }
 
 static json_t *call_json(const struct row *row) {
-  char function[64], label[NT_LABEL_TEXT];
+  char function[64], label[NT_LABEL_TEXT], result[NT_RESULT_TEXT];
   const struct nt_call *call = row->call;
   if (call == NULL)
     return json_null();
@@ -314,8 +314,8 @@ static json_t *call_json(const struct row *row) {
       "function", nt_call_function(function, sizeof function, call->fn), "seq",
       (json_int_t)call->seq, "comm", nt_json_text(comm), "thread", (json_int_t)call->thread,
       "in_call", row->open, "enter", nt_json_time(call->enter_ns), "exit",
-      nt_json_time(call->exit_ns), "result", nt_call_result(call), "host_wait",
-      nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
+      nt_json_time(call->exit_ns), "result", nt_call_result(result, sizeof result, call),
+      "host_wait", nt_json_text(row->wait ? nt_fn_name(row->wait->fn) : NULL));
 }
 
 /* What only a trace tells. */

@@ -197,7 +197,7 @@ static const struct {
     {"program",
      {"library", "started", "exe", "script", "cmdline", "cwd", "python.", "host", "pid"}},
     {"GPUs and CUDA", {"gpu.", "cuda."}},
-    {"NCCL", {"nccl."}},
+    {"NCCL", {"nccl.", "comm."}},
     {"machine", {"kernel", "machine", "cpus", "shm.", "limit."}},
     {"network", {"net.", "ib."}},
     {"tracing", {"area", "directory", "dump.", "native."}},

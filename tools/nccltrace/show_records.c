@@ -144,7 +144,7 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
                          struct widths widths, const char *at, bool color) {
   char time[NT_TIME_TEXT], function[64], label[NT_LABEL_TEXT], seq[24], count[NT_SIZE_TEXT] = "-";
   char dtype[32], op[32], peer[24], stream[24], flags[64], duration[NT_DURATION_TEXT] = "-";
-  char gpu[NT_GPU_TEXT];
+  char gpu[NT_GPU_TEXT], result[NT_RESULT_TEXT];
   bool data = moves_data(call), open = call->exit_ns == 0;
   nt_time_short(time, call->enter_ns);
   time[strcspn(time, " ")] = '\0';
@@ -170,9 +170,9 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
           nt_style_text(styled, style), time, call->thread, widths.function,
           nt_call_function(function, sizeof function, call->fn), comm, gap > 0 ? gap : 0, "", seq,
           count, dtype[0] ? dtype : "-", op[0] ? op : "-", peer, stream,
-          flags_text(flags, sizeof flags, call), nt_call_result(call), duration, at ? -16 : 0,
-          nt_show_gpu(trace, call, gpu, sizeof gpu), at ? " " : "", at ? at : "",
-          nt_style_text(styled, NT_STYLE_PLAIN));
+          flags_text(flags, sizeof flags, call), nt_call_result(result, sizeof result, call),
+          duration, at ? -16 : 0, nt_show_gpu(trace, call, gpu, sizeof gpu), at ? " " : "",
+          at ? at : "", nt_style_text(styled, NT_STYLE_PLAIN));
 }
 
 int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,
@@ -200,7 +200,7 @@ static json_t *optional(int64_t value, bool present) {
 }
 
 static json_t *record_json(const struct nt_trace *trace, const struct nt_call *call) {
-  char function[64], label[NT_LABEL_TEXT], dtype[32], op[32];
+  char function[64], label[NT_LABEL_TEXT], dtype[32], op[32], result[NT_RESULT_TEXT];
   bool data = moves_data(call), open = call->exit_ns == 0;
   const char *comm = nt_process_comm_label(trace, call->comm, label, sizeof label);
   nt_dtype_text(dtype, sizeof dtype, data ? call->dtype : 255);
@@ -217,9 +217,9 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       "group", (json_int_t)call->group, "in_place", (call->flags & NT_CALL_IN_PLACE) != 0,
       "captured", (call->flags & NT_CALL_CAPTURED) != 0, "capture",
       optional(nt_call_capture(call), nt_call_capture(call) != 0), "void",
-      (call->flags & NT_CALL_VOID) != 0, "result", nt_call_result(call), "duration_ns",
-      optional(call->exit_ns - call->enter_ns, !open), "send", nt_json_address(call->send), "recv",
-      nt_json_address(call->recv));
+      (call->flags & NT_CALL_VOID) != 0, "result", nt_call_result(result, sizeof result, call),
+      "duration_ns", optional(call->exit_ns - call->enter_ns, !open), "send",
+      nt_json_address(call->send), "recv", nt_json_address(call->recv));
 }
 
 int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,

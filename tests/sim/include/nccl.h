@@ -26,7 +26,7 @@
 
 #define ncclNumOps 5
 #define ncclNumTypes 12
-#define ncclNumResults 8
+#define ncclNumResults 9
 /* NCCL's second names for the types of nccl_types.h. */
 #define ncclChar ncclInt8
 #define ncclInt ncclInt32
@@ -64,6 +64,13 @@ struct ncclConfig {
         NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                       \
         NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT \
   }
+
+/* The beginning of NCCL 2.31's settings of one call. */
+struct ncclCollConfig {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+};
 
 struct ncclSimInfo {
   size_t size;
