@@ -33,7 +33,7 @@ enum nt_shape {
   NT_SHAPE_MEMORY,
   NT_SHAPE_WINDOW,
   NT_SHAPE_RMA,
-  /* CUDA runtime */
+  /* CUDA */
   NT_SHAPE_STREAM_SYNC,
   NT_SHAPE_DEVICE_SYNC,
   NT_SHAPE_EVENT_SYNC,
@@ -41,6 +41,8 @@ enum nt_shape {
   NT_SHAPE_STREAM_WAIT,
   NT_SHAPE_CAPTURE_END,
   NT_SHAPE_GRAPH_NEW,
+  NT_SHAPE_GRAPH_UPDATE,
+  NT_SHAPE_GRAPH_PART,
   NT_SHAPE_GRAPH_END,
   NT_SHAPE_GRAPH_LAUNCH,
 };
@@ -50,13 +52,15 @@ enum nt_fn {
 #define NT_FN(id, name, shape, params, args, fields) NT_FN_##name = id,
 #define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
-#define NT_CUDA_FN(id, name, shape, params, args, fields) NT_FN_cuda##name = id,
+#define NT_CUDA_FN(id, symbol, as, shape, params, args, fields) NT_FN_##symbol = id,
 #include "nccl/cuda_api.def"
+  NT_FN_FIRST_DRIVER = 150,
+  NT_FN_FIRST_RUNTIME = 200,
   NT_FN_LIMIT = 256,
 };
 
-/* "AllReduce" for NT_FN_AllReduce, "cudaStreamSynchronize" for NT_FN_cudaStreamSynchronize; NULL for an id
- * that this build does not know. */
+/* "AllReduce" for NT_FN_AllReduce, "cudaStreamSynchronize" for NT_FN_cudaStreamSynchronize and
+ * NT_FN_cudaStreamSynchronize_ptsz; NULL for an id that this build does not know. */
 const char *nt_fn_name(unsigned fn);
 /* The name that the function has in its library: "ncclAllReduce". */
 const char *nt_fn_symbol(unsigned fn);
@@ -64,8 +68,12 @@ enum nt_shape nt_fn_shape(unsigned fn);
 
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
 bool nt_fn_is_collective(unsigned fn);
-/* A function of the CUDA runtime, not of NCCL. */
+/* A function of the CUDA runtime or driver, not of NCCL. */
 bool nt_fn_is_cuda(unsigned fn);
+/* Of the driver. */
+static inline bool nt_fn_is_driver(unsigned fn) {
+  return fn - NT_FN_FIRST_DRIVER < NT_FN_FIRST_RUNTIME - NT_FN_FIRST_DRIVER;
+}
 /* The host waits in it for a stream, an event or the device. */
 bool nt_fn_is_host_wait(unsigned fn);
 /* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most functions are their own. */

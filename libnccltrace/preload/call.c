@@ -17,11 +17,11 @@ static void abandon(struct nt_thread *thread) {
 }
 
 /* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
- * into somebody's library, another interposer), it is deeper on the stack than the open call's wrapper, and that
- * wrapper still stands there. Otherwise the wrapper left the stack without returning. */
+ * into somebody's library, another interposer, the CUDA runtime in between), it is deeper on the stack than the open
+ * call's wrapper, and that wrapper still stands there. Otherwise the wrapper left the stack without returning. */
 static bool is_nested(const struct nt_thread *thread, const struct nt_library *library,
-                      const void *caller, const void *frame) {
-  if (library && library->high)
+                      unsigned fn, const void *caller, const void *frame) {
+  if (library && library->high && (!nt_fn_is_driver(fn) || nt_library_contains(library, caller)))
     return nt_library_contains(library, caller);
   /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
   return (uintptr_t)frame < thread->frame &&
@@ -38,7 +38,7 @@ void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *
   call->comm = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
     library = nt_resolve(fn, caller);
-    if (is_nested(thread, library, caller, frame))
+    if (is_nested(thread, library, fn, caller, frame))
       return library ? library->fn[fn] : NULL;
     abandon(thread);
   }

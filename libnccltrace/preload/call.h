@@ -80,6 +80,9 @@ nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t
   return comm->library->fn[fn];
 }
 
+/* The graph that cudaGraphAddNode nests, of its arguments from the fourth on; NULL if its node is of another kind. */
+void *nt_child_graph(size_t a, size_t b, size_t c);
+
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args);
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args);
@@ -101,6 +104,8 @@ void nt_enter_graph_launch(struct nt_call *call, const struct nt_args *args);
 
 void nt_exit_capture_end(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_graph_new(struct nt_call *call, const struct nt_args *args, int result);
+void nt_exit_graph_update(struct nt_call *call, const struct nt_args *args, int result);
+void nt_exit_graph_part(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_graph_end(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_graph_launch(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_cuda(struct nt_call *call, const struct nt_args *args, int result);

@@ -4,12 +4,14 @@
 #include "preload/call_parts.h"
 
 /* cudaStreamLegacy is 1, cudaStreamPerThread 2, the default stream 0 (driver_types.h). */
-enum { LAST_DEFAULT_STREAM = 2 };
+enum { STREAM_PER_THREAD = 2, LAST_DEFAULT_STREAM = 2 };
 
 /* Streams are few and live long: an open-addressed table in the area, filled by whoever comes first. The
- * default streams have the same handle on every device. */
+ * default streams have the same handle on every device, that of each thread in every thread. */
 static inline uint64_t stream_key(cudaStream_t stream, int device) {
   uint64_t key = (uint64_t)(uintptr_t)stream + 1; /* so that the default stream is not 0 */
+  if ((uintptr_t)stream == STREAM_PER_THREAD)     /* no handle's: those are aligned */
+    return ((uint64_t)(uint32_t)(device + 1) << 48) ^ ((uint64_t)(uintptr_t)&nt_thread | 3);
   if (key <= LAST_DEFAULT_STREAM + 1)
     key |= (uint64_t)(uint32_t)(device + 1) << 32;
   return key;

@@ -13,6 +13,7 @@ struct place {
 
 static _Alignas(64) struct place places[NT_GRAPH_PLACES];
 static _Atomic uint32_t without_room;
+static _Atomic uint32_t numbers;
 
 static struct place *row_of(uintptr_t handle) {
   uint64_t hash = (uint64_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 32;
@@ -54,6 +55,11 @@ void nt_graph_keep(const void *handle, uint32_t capture) {
   /* Release: whoever claims the place finds no number of ours behind its own handle. */
   if (!capture)
     atomic_store_explicit(&place->handle, 0, memory_order_release);
+}
+
+uint32_t nt_graph_number(void) {
+  uint32_t n = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
+  return UINT32_C(0x8000ffff) - n % 0xffff;
 }
 
 uint32_t nt_graphs_without_room(void) {

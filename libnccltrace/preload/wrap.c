@@ -65,6 +65,10 @@
 #define EXIT_CAPTURE_END nt_exit_capture_end
 #define ENTER_GRAPH_NEW nt_enter_nothing
 #define EXIT_GRAPH_NEW nt_exit_graph_new
+#define ENTER_GRAPH_UPDATE nt_enter_nothing
+#define EXIT_GRAPH_UPDATE nt_exit_graph_update
+#define ENTER_GRAPH_PART nt_enter_nothing
+#define EXIT_GRAPH_PART nt_exit_graph_part
 #define ENTER_GRAPH_END nt_enter_nothing
 #define EXIT_GRAPH_END nt_exit_graph_end
 #define ENTER_GRAPH_LAUNCH nt_enter_graph_launch
@@ -74,7 +78,7 @@
 
 enum { CUDA_ERROR_UNKNOWN = 999 };
 
-#define WRAPPER(id, symbol, shape, params, arguments, fields, nothing)                             \
+#define WRAPPER(id, symbol, as, shape, params, arguments, fields, nothing)                         \
   __attribute__((visibility("default"))) int symbol params;                                        \
   int symbol params {                                                                              \
     const struct nt_args args = {STRIP fields};                                                    \
@@ -84,6 +88,7 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
                                       __builtin_return_address(0), __builtin_frame_address(0));    \
     if (NT_UNLIKELY(!real))                                                                        \
       return nothing;                                                                              \
+    call.fn = NT_FN_##as;                                                                          \
     if (call.thread)                                                                               \
       ENTER_##shape(&call, &args);                                                                 \
     int result = real arguments;                                                                   \
@@ -93,8 +98,8 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
   }
 
 #define NT_FN(id, name, shape, params, arguments, fields)                                          \
-  WRAPPER(id, nccl##name, shape, params, arguments, fields, ncclInvalidUsage)
+  WRAPPER(id, nccl##name, name, shape, params, arguments, fields, ncclInvalidUsage)
 #include "nccl/nccl_api.def"
-#define NT_CUDA_FN(id, name, shape, params, arguments, fields)                                     \
-  WRAPPER(id, cuda##name, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
+#define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields)                               \
+  WRAPPER(id, symbol, as, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
 #include "nccl/cuda_api.def"

@@ -45,7 +45,9 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
  * size, recv = number of the new communicator. RedOpCreatePreMulSum: op = the normalised number.
  * CommGetAsyncError: recorded when the reported error changes; count = the error.
  * GroupEnd: count = calls in the group. cudaGraphLaunch: recv = the executable graph, count = the capture it was
- * made by.
+ * made by. A call that puts a graph into another (cudaGraphAddChildGraphNode, cudaStreamEndCapture of a capture into a
+ * graph): recv = the other graph, count = number of what is put into it, and above 32 bits of what it held; launch = its
+ * number from then on, with bit 31, of no capture.
  *
  * Captured. Such a call moves nothing and launches nothing; launch is CUDA's number of the capture, 0 if not
  * known. A collective takes its place in the sequence all the same, once, whatever is replayed; a send or receive

@@ -9,7 +9,7 @@ SIM_CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -pthread
   -I$(SIM_SRC)/include -I$(SIM_SRC) -Ilibnccltrace
 SIM_LDFLAGS := -shared -pthread -Wl,-z,defs -Wl,-rpath,'$$ORIGIN' -L$(SIM)
 
-SIM_CUDA_OBJ := $(addprefix $(SIM)/obj/,sim_device.o sim_stream.o sim_event.o sim_capture.o sim_cuda.o)
+SIM_CUDA_OBJ := $(addprefix $(SIM)/obj/,sim_device.o sim_stream.o sim_event.o sim_capture.o sim_graph.o sim_cuda.o)
 SIM_CUDART_OBJ := $(SIM)/obj/sim_cudart.o
 SIM_NCCL_OBJ := $(addprefix $(SIM)/obj/,sim_boot.o sim_call_config.o sim_comm.o sim_connect.o sim_enqueue.o \
   sim_group.o sim_p2p.o sim_reduce.o sim_ring.o sim_shm.o sim_split.o sim_stubs.o)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Capture turns calls on a stream into nodes of a graph; launching the graph makes each node append
- * its work to a stream, in the order of capture. Branches of a graph therefore run one after the
- * other, which is one of the orders that CUDA allows.
+ * Capture turns calls on a stream into nodes of a graph (sim_graph.c), in the order of the calls.
  *
  * What must not be called meanwhile is refused as in CUDA, and costs the capture: waiting for or
  * asking about a capturing stream, and, unless a thread's capture mode allows it, the calls that
@@ -14,27 +12,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct CUgraph_st {
-  atomic_int refs;
-  uint64_t id;
-  struct sim_node *nodes;
-  size_t count, room;
-};
-
-/* One launch runs at a time, whatever the streams. */
-struct CUgraphExec_st {
-  struct CUgraph_st *graph;
-  pthread_mutex_t lock;
-  struct sim_stream *last_stream; /* of the last launch; referenced */
-  uint64_t last_ticket;
-};
-
 /* A point of a capture: what an event that is recorded on one of its streams stands for. */
 enum { POINT_STREAM_BITS = 8, POINT_TURN_BITS = 24 };
 
 struct capture {
   struct capture *next;
-  struct CUgraph_st *graph;
+  CUgraph graph;
+  bool into; /* a graph that was there already, which stays whatever becomes of the capture */
+  uint64_t id;
   struct sim_stream *streams[32]; /* the first began it; all referenced */
   uint32_t changed[32];           /* turn of the last thing that a stream was given */
   uint32_t joined[32];            /* turn up to which others have waited for it */
@@ -62,17 +47,6 @@ static struct capture *capture_of(const struct sim_stream *s) {
   return NULL;
 }
 
-static void graph_unref(struct CUgraph_st *g) {
-  if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
-    return;
-  for (size_t i = 0; i < g->count; i++) {
-    if (g->nodes[i].drop)
-      g->nodes[i].drop(g->nodes[i].arg);
-  }
-  free(g->nodes);
-  free(g);
-}
-
 bool sim_capture_is_active(struct sim_stream *s) {
   return sim_capture_point(s) != 0;
 }
@@ -91,7 +65,7 @@ uint64_t sim_capture_point(struct sim_stream *s) {
   pthread_mutex_lock(&capture_lock);
   struct capture *c = capture_of(s);
   uint64_t point =
-      c ? (c->graph->id << POINT_TURN_BITS | c->turn) << POINT_STREAM_BITS | index_of(c, s) : 0;
+      c ? (c->id << POINT_TURN_BITS | c->turn) << POINT_STREAM_BITS | index_of(c, s) : 0;
   pthread_mutex_unlock(&capture_lock);
   return point;
 }
@@ -102,14 +76,7 @@ bool sim_capture_add(struct sim_stream *s, struct sim_node node) {
   pthread_mutex_lock(&capture_lock);
   struct capture *c = capture_of(s);
   if (c) {
-    struct CUgraph_st *g = c->graph;
-    if (g->count == g->room) {
-      g->room = g->room ? 2 * g->room : 16;
-      g->nodes = realloc(g->nodes, g->room * sizeof(*g->nodes));
-      if (!g->nodes)
-        abort();
-    }
-    g->nodes[g->count++] = node;
+    sim_graph_append(c->graph, node);
     c->changed[index_of(c, s)] = ++c->turn;
   }
   pthread_mutex_unlock(&capture_lock);
@@ -122,7 +89,7 @@ CUresult sim_capture_join(struct sim_stream *s, uint64_t point) {
   uint32_t turn = point >> POINT_STREAM_BITS & ((1u << POINT_TURN_BITS) - 1);
   pthread_mutex_lock(&capture_lock);
   struct capture *mine = capture_of(s), *c = captures;
-  while (c && c->graph->id != point >> (POINT_STREAM_BITS + POINT_TURN_BITS))
+  while (c && c->id != point >> (POINT_STREAM_BITS + POINT_TURN_BITS))
     c = c->next;
   if (c && mine == c) {
     result = CUDA_SUCCESS;
@@ -178,32 +145,39 @@ CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode) {
   return CUDA_SUCCESS;
 }
 
-CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode) {
+static CUresult begin(CUstream stream, CUgraph graph, CUstreamCaptureMode mode) {
   struct sim_stream *s = sim_stream_find(stream);
   if (!s)
     return CUDA_ERROR_INVALID_HANDLE;
-  if ((uintptr_t)stream <= 2 || sim_capture_is_active(s))
+  if ((uintptr_t)stream < 2 || sim_capture_is_active(s))
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   struct capture *c = calloc(1, sizeof(*c));
-  struct CUgraph_st *g = calloc(1, sizeof(*g));
-  if (!c || !g) {
+  if (!c || (!graph && sim_graph_create(&c->graph) != CUDA_SUCCESS)) {
     free(c);
-    free(g);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  atomic_init(&g->refs, 1);
-  c->graph = g;
+  c->into = graph != NULL;
+  if (graph)
+    c->graph = graph;
   c->mode = mode;
   c->thread = pthread_self();
   c->streams[c->stream_count++] = s;
   sim_stream_ref(s);
   pthread_mutex_lock(&capture_lock);
-  g->id = ++last_capture;
+  c->id = ++last_capture;
   c->next = captures;
   captures = c;
   atomic_fetch_add_explicit(&active, 1, memory_order_release);
   pthread_mutex_unlock(&capture_lock);
   return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode) {
+  return begin(stream, NULL, mode);
+}
+
+CUresult sim_capture_begin_to(CUstream stream, CUgraph graph, CUstreamCaptureMode mode) {
+  return graph ? begin(stream, graph, mode) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Every stream that joined must have been waited for, in the end by the one that began. */
@@ -241,8 +215,8 @@ CUresult sim_capture_end(CUstream stream, CUgraph *graph) {
                     : !is_joined(c) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                     : CUDA_SUCCESS;
   *graph = result == CUDA_SUCCESS ? c->graph : NULL;
-  if (result != CUDA_SUCCESS)
-    graph_unref(c->graph);
+  if (result != CUDA_SUCCESS && !c->into)
+    sim_graph_destroy(c->graph);
   free(c);
   return result;
 }
@@ -258,60 +232,9 @@ CUresult sim_capture_info(CUstream stream, CUstreamCaptureStatus *status, uint64
             : c->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (c && id)
-    *id = c->graph->id;
+    *id = c->id;
   if (c && graph)
     *graph = c->graph;
   pthread_mutex_unlock(&capture_lock);
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_graph_instantiate(CUgraphExec *exec, CUgraph graph) {
-  if (!exec || !graph)
-    return CUDA_ERROR_INVALID_VALUE;
-  struct CUgraphExec_st *e = calloc(1, sizeof(*e));
-  if (!e)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  atomic_fetch_add_explicit(&graph->refs, 1, memory_order_relaxed);
-  e->graph = graph;
-  pthread_mutex_init(&e->lock, NULL);
-  *exec = e;
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_graph_launch(CUgraphExec exec, CUstream stream) {
-  struct sim_stream *s = sim_stream_find(stream);
-  if (!s || !exec)
-    return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  if (sim_capture_is_active(s))
-    return sim_capture_break(s, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  pthread_mutex_lock(&exec->lock);
-  if (exec->last_stream && exec->last_stream != s)
-    sim_stream_wait_ticket(s, exec->last_stream, exec->last_ticket);
-  for (size_t i = 0; i < exec->graph->count; i++)
-    exec->graph->nodes[i].launch(s, exec->graph->nodes[i].arg);
-  if (exec->last_stream)
-    sim_stream_unref(exec->last_stream);
-  sim_stream_ref(s);
-  exec->last_stream = s;
-  exec->last_ticket = sim_stream_last_ticket(s);
-  pthread_mutex_unlock(&exec->lock);
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_graph_destroy(CUgraph graph) {
-  if (!graph)
-    return CUDA_ERROR_INVALID_VALUE;
-  graph_unref(graph);
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_graph_destroy_exec(CUgraphExec exec) {
-  if (!exec)
-    return CUDA_ERROR_INVALID_VALUE;
-  graph_unref(exec->graph);
-  if (exec->last_stream)
-    sim_stream_unref(exec->last_stream);
-  pthread_mutex_destroy(&exec->lock);
-  free(exec);
   return CUDA_SUCCESS;
 }

@@ -29,10 +29,19 @@ SIM_EXPORT CUresult sim_capture_unsafe_call(void);
 SIM_EXPORT CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode);
 
 SIM_EXPORT CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode);
+/* Adds to a graph that is there already. */
+SIM_EXPORT CUresult sim_capture_begin_to(CUstream stream, CUgraph graph, CUstreamCaptureMode mode);
 SIM_EXPORT CUresult sim_capture_end(CUstream stream, CUgraph *graph);
 SIM_EXPORT CUresult sim_capture_info(CUstream stream, CUstreamCaptureStatus *status, uint64_t *id,
                                      CUgraph *graph);
 
+/* sim_graph.c */
+SIM_EXPORT CUresult sim_graph_create(CUgraph *graph);
+void sim_graph_append(CUgraph graph, struct sim_node node);
+/* The graph holds from now on what the child holds now. */
+SIM_EXPORT CUresult sim_graph_nest(CUgraph graph, CUgraph child);
+SIM_EXPORT CUresult sim_graph_clone(CUgraph *clone, CUgraph graph);
+SIM_EXPORT CUresult sim_graph_update(CUgraphExec exec, CUgraph graph);
 SIM_EXPORT CUresult sim_graph_instantiate(CUgraphExec *exec, CUgraph graph);
 SIM_EXPORT CUresult sim_graph_launch(CUgraphExec exec, CUstream stream);
 SIM_EXPORT CUresult sim_graph_destroy(CUgraph graph);

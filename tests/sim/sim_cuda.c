@@ -256,8 +256,69 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *statu
   return cuStreamGetCaptureInfo_v2(stream, status, id, graph, deps, dep_count);
 }
 
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const void *deps,
+                                     const void *edges, size_t count, CUstreamCaptureMode mode) {
+  (void)deps;
+  (void)edges;
+  (void)count;
+  return sim_capture_begin_to(stream, graph, mode);
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags) {
+  return flags ? CUDA_ERROR_INVALID_VALUE : sim_graph_create(graph);
+}
+
+CUresult cuGraphAddChildGraphNode(void **node, CUgraph graph, const void *deps, size_t count,
+                                  CUgraph child) {
+  (void)deps;
+  (void)count;
+  if (!node)
+    return CUDA_ERROR_INVALID_VALUE;
+  *node = child;
+  return sim_graph_nest(graph, child);
+}
+
+CUresult cuGraphClone(CUgraph *clone, CUgraph graph) {
+  return sim_graph_clone(clone, graph);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, cuuint64_t flags) {
+  (void)flags;
+  return sim_graph_instantiate(exec, graph);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *info) {
+  (void)info;
+  return sim_graph_update(exec, graph);
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  return exec && sim_stream_find(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return sim_graph_launch(exec, stream);
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  return sim_graph_destroy(graph);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  return sim_graph_destroy_exec(exec);
+}
+
+/* For programs whose default streams are those of each thread. */
+static CUstream own(CUstream stream) {
+  return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  return sim_stream_sync_handle(own(stream));
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
+  return sim_graph_launch(exec, own(stream));
 }
 
 CUresult cuGetErrorName(CUresult error, const char **name) {
@@ -327,7 +388,15 @@ static const struct {
     SIM_ENTRY(cuStreamEndCapture, cuStreamEndCapture),
     SIM_ENTRY(cuStreamIsCapturing, cuStreamIsCapturing),
     {"cuStreamGetCaptureInfo", (void *)cuStreamGetCaptureInfo_v3},
+    SIM_ENTRY(cuGraphCreate, cuGraphCreate),
+    SIM_ENTRY(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode),
+    SIM_ENTRY(cuGraphClone, cuGraphClone),
+    SIM_ENTRY(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags),
+    {"cuGraphExecUpdate", (void *)cuGraphExecUpdate_v2},
+    SIM_ENTRY(cuGraphUpload, cuGraphUpload),
     SIM_ENTRY(cuGraphLaunch, cuGraphLaunch),
+    SIM_ENTRY(cuGraphDestroy, cuGraphDestroy),
+    SIM_ENTRY(cuGraphExecDestroy, cuGraphExecDestroy),
     SIM_ENTRY(cuGetErrorName, cuGetErrorName),
     SIM_ENTRY(cuGetErrorString, cuGetErrorString),
     {"cuGetProcAddress", (void *)cuGetProcAddress_v2},

@@ -273,6 +273,56 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
   return note(result);
 }
 
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const void *deps,
+                                          const void *edges, size_t count,
+                                          enum cudaStreamCaptureMode mode) {
+  (void)deps;
+  (void)edges;
+  (void)count;
+  return note(sim_capture_begin_to(stream, graph, (CUstreamCaptureMode)mode));
+}
+
+cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned int flags) {
+  return note(flags ? cudaErrorInvalidValue : sim_graph_create(graph));
+}
+
+cudaError_t cudaGraphClone(cudaGraph_t *clone, cudaGraph_t graph) {
+  return note(sim_graph_clone(clone, graph));
+}
+
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                       const cudaGraphNode_t *deps, size_t count,
+                                       cudaGraph_t child) {
+  (void)deps;
+  (void)count;
+  if (!node)
+    return note(cudaErrorInvalidValue);
+  *node = (cudaGraphNode_t)(void *)child;
+  return note(sim_graph_nest(graph, child));
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps,
+                             const void *edges, size_t count, struct cudaGraphNodeParams *params) {
+  (void)edges;
+  if (!params || params->type != cudaGraphNodeTypeGraph)
+    return note(cudaErrorInvalidValue);
+  (void)deps;
+  (void)count;
+  if (!node)
+    return note(cudaErrorInvalidValue);
+  *node = (cudaGraphNode_t)(void *)params->graph.graph;
+  return note(sim_graph_nest(graph, params->graph.graph));
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, void *info) {
+  (void)info;
+  return note(sim_graph_update(exec, graph));
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  return note(exec && sim_stream_find(stream) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags) {
   (void)flags;
@@ -328,4 +378,34 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
   return note(sim_event_elapsed(ms, start, end));
+}
+
+/* For programs whose default streams are those of each thread. */
+static cudaStream_t own(cudaStream_t stream) {
+  return stream ? stream : cudaStreamPerThread;
+}
+
+cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream) {
+  return note(sim_stream_sync_handle(own(stream)));
+}
+
+cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  (void)flags;
+  return note(sim_event_stream_wait(own(stream), event));
+}
+
+cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream) {
+  return note(sim_event_record(event, own(stream)));
+}
+
+cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  return note(sim_capture_begin(own(stream), (CUstreamCaptureMode)mode));
+}
+
+cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *graph) {
+  return note(sim_capture_end(own(stream), graph));
+}
+
+cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec, cudaStream_t stream) {
+  return note(sim_graph_launch(exec, own(stream)));
 }

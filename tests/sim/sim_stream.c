@@ -88,9 +88,19 @@ static struct sim_stream *legacy_stream(int device) {
   return legacy[device];
 }
 
+/* The calling thread's default stream. What it was given goes on after the thread's end. */
+static struct sim_stream *own_stream(int device) {
+  static _Thread_local struct sim_stream *own[SIM_MAX_DEVICES];
+  if (!own[device])
+    own[device] = stream_new(device, CU_STREAM_DEFAULT);
+  return own[device];
+}
+
 struct sim_stream *sim_stream_find(CUstream handle) {
-  if ((uintptr_t)handle <= 2) /* the per-thread stream is not told apart from the legacy one */
+  if ((uintptr_t)handle < 2)
     return legacy_stream(sim_device_current());
+  if ((uintptr_t)handle == 2)
+    return own_stream(sim_device_current());
   pthread_mutex_lock(&known_lock);
   struct sim_stream *s = known;
   while (s && ((void *)s != (void *)handle || s->destroyed))
@@ -121,8 +131,8 @@ void sim_stream_unref(struct sim_stream *s) {
 }
 
 CUresult sim_stream_destroy(CUstream handle) {
-  struct sim_stream *s = sim_stream_find(handle);
-  if (!s || s == legacy[s->device])
+  struct sim_stream *s = (uintptr_t)handle <= 2 ? NULL : sim_stream_find(handle);
+  if (!s)
     return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&known_lock);
   s->destroyed = true;

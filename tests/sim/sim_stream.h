@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams and events, shared by the three simulated libraries. A stream handle is a pointer to its
- * CUstream_st; NULL and cudaStreamLegacy are the device's legacy stream.
+ * CUstream_st; NULL and cudaStreamLegacy are the device's legacy stream, cudaStreamPerThread the thread's own.
  */
 #ifndef SIM_STREAM_H
 #define SIM_STREAM_H

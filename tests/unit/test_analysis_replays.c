@@ -227,6 +227,87 @@ static void a_process_that_waits_for_its_own_thread_is_missing_a_call(void **sta
   assert_verdict(&j, "missing AllReduce 1 blame 0 waiting 0");
 }
 
+/* Puts what one graph holds behind what another held, under a new number. */
+static void nest(uint32_t rank, uint32_t part, uint32_t held, uint32_t graph) {
+  struct nt_model_call *call =
+      job_record(&j, rank, NT_NONE, NT_FN_cudaGraphAddChildGraphNode, part, -1);
+  call->count = (uint64_t)held << 32 | part;
+  call->graph = graph;
+  call->flags |= NT_CALL_CAPTURED;
+  call->progress = NT_PROGRESS_FINISHED;
+}
+
+static void a_graph_replays_what_was_put_into_it(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 64, 1);
+  capture_all(a, 32, 2);
+  nest(0, 1, 0, 8);
+  nest(0, 2, 8, 9);
+  nest(1, 2, 0, 8);
+  nest(1, 1, 8, 9);
+  launch(0, 9, NT_PROGRESS_REACHED);
+  launch(1, 9, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "mismatch count cudaGraphLaunch 1 blame  waiting 0-1");
+}
+
+static void graphs_in_a_circle_end(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  capture_all(a, 64, 1);
+  for (uint32_t r = 0; r < 2; r++) {
+    nest(r, 9, 1, 8);
+    nest(r, 8, 8, 9);
+  }
+  launch_all(9, NT_PROGRESS_FINISHED);
+  assert_verdict(&j, "consistent");
+}
+
+static void capture_message(struct nt_model_call *call, uint32_t graph) {
+  call->flags |= NT_CALL_CAPTURED | NT_CALL_VOID;
+  call->graph = graph;
+  call->seq = 0;
+  call->result = 0;
+  call->progress = NT_PROGRESS_FINISHED;
+}
+
+/* Rank 0 sends by a graph, rank 1 receives by calls: as often as `received` says. */
+static void send_by_graph(uint32_t launched, uint32_t received) {
+  uint32_t a = start(2, "0-1");
+  capture_message(job_send(&j, 0, a, 1, 64), 1);
+  for (uint32_t i = 0; i < launched; i++)
+    launch(0, 1, NT_PROGRESS_FINISHED);
+  for (uint32_t i = 0; i < received; i++) {
+    struct nt_model_call *call = job_recv(&j, 1, a, 0, 64);
+    call->seq = i + 1;
+    call->progress = i < launched ? NT_PROGRESS_FINISHED : NT_PROGRESS_REACHED;
+  }
+}
+
+static void replayed_messages_meet_called_ones(void **state) {
+  (void)state;
+  send_by_graph(3, 3);
+  assert_verdict(&j, "consistent");
+}
+
+static void a_message_that_no_replay_sends_is_missed(void **state) {
+  (void)state;
+  send_by_graph(3, 4);
+  assert_verdict(&j, "p2p Recv 4 blame 0 waiting 1");
+}
+
+static void messages_are_not_replayed_where_calls_are_lost(void **state) {
+  (void)state;
+  send_by_graph(3, 0);
+  job_rank(&j, 0)->lost = 1;
+  job_settle(&j);
+  uint32_t messages = 0;
+  for (uint32_t i = 0; i < job_rank(&j, 0)->call_count; i++)
+    messages += job_rank(&j, 0)->calls[i].fn == NT_FN_Send;
+  assert_int_equal(messages, 1);
+  job_free(&j);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(captured_calls_hold_nobody),
@@ -240,6 +321,11 @@ int main(void) {
       cmocka_unit_test(a_graph_and_an_eager_call_in_opposite_order_are_a_cycle),
       cmocka_unit_test(launches_are_not_counted_where_calls_are_lost),
       cmocka_unit_test(a_rank_that_captured_nothing_is_not_said_to_lack_a_launch),
+      cmocka_unit_test(a_graph_replays_what_was_put_into_it),
+      cmocka_unit_test(graphs_in_a_circle_end),
+      cmocka_unit_test(replayed_messages_meet_called_ones),
+      cmocka_unit_test(a_message_that_no_replay_sends_is_missed),
+      cmocka_unit_test(messages_are_not_replayed_where_calls_are_lost),
       cmocka_unit_test(a_full_queue_holds_a_send_behind_a_collective),
       cmocka_unit_test(a_process_that_waits_for_its_own_thread_is_missing_a_call),
   };

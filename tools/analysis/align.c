@@ -324,6 +324,11 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     }
     deviation->member = i;
     deviation->position = out->position;
+    if (own == ~value) { /* nt_call_signature: the same call, captured or not */
+      deviation->edit = (struct nt_edit){.how = NT_EDIT_CHANGED, .run = 1};
+      out->captured = true;
+      continue;
+    }
     if (by_turn) {
       deviation->edit = (struct nt_edit){.how = NT_EDIT_SKIPPED, .run = skipped};
       deviation->foretold = true;

@@ -45,6 +45,7 @@ struct nt_divergence {
   uint32_t reference; /* a member that stands for most */
   bool decided;       /* the reference has more voters than any other value */
   bool disputed;      /* votes say one thing, and the own past of members another */
+  bool captured;      /* some captured what others called: later positions do not correspond */
   bool sure;          /* also if all members without a trace were of another mind */
   uint32_t voters;    /* members whose call at the position is known */
   uint32_t agreeing;  /* of these, with the reference */

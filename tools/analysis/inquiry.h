@@ -94,8 +94,11 @@ void nt_say_replays(struct nt_inquiry *inquiry);
 /* A call of the rank in words; a launch of a graph as "cudaGraphLaunch #4 on A", if it is counted (replays.h). */
 char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
                      uint32_t call);
-/* The rank's first launch of a graph that is known to be unfinished. */
-void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank);
+/* The rank's first launch of a graph that is known to be unfinished; NT_NONE. */
+uint32_t nt_outstanding_launch(const struct nt_inquiry *inquiry, uint32_t rank);
+/* What that launch replays, and its place among those of its graph. */
+void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
+                   uint32_t call);
 /* Who waits for those that wait, and further. Returns 0 or a negative enum nt_err. */
 int nt_say_chain(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Lines that say the same of several ranks become one. */

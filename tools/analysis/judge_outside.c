@@ -97,9 +97,11 @@ static int tell(struct nt_inquiry *inquiry, const struct quiet *quiet) {
                    "nothing is unfinished in NCCL and no member lacks a call, but %s made none for "
                    "%lld s: they wait elsewhere",
                    who, (long long)((quiet->pause_ns) / 1000000000));
-  for (uint32_t r = 0; r < inquiry->job->model->rank_count && quiet->replays; r++)
-    if (finding->evidence.count < 32)
-      nt_say_launch(inquiry, finding, r);
+  for (uint32_t r = 0; r < inquiry->job->model->rank_count && quiet->replays; r++) {
+    uint32_t launch = nt_outstanding_launch(inquiry, r);
+    if (launch != NT_NONE && finding->evidence.count < 32)
+      nt_say_launch(inquiry, finding, r, launch);
+  }
   bool blocked = false;
   for (uint32_t r = 0; r < inquiry->job->model->rank_count; r++)
     if (nt_describe_blocked(line, sizeof line, &inquiry->job->model->ranks[r])) {

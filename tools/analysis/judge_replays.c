@@ -10,6 +10,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/edit.h"
+#include "analysis/graphs.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
@@ -25,63 +26,79 @@ static uint32_t graph_at(const struct nt_inquiry *inquiry, uint32_t joint, uint3
   return replay ? inquiry->job->model->ranks[*rank].calls[replay->call].graph : 0;
 }
 
-/* "AllReduce #2 (1 Ki x f32 sum), Send (…), and 7 more": of one communicator, or (NT_NONE) of all. */
+/* "AllReduce #2 (1 Ki x f32 sum), Send (…), and 7 more": of one communicator, or (NT_NONE) of all. Where the first was
+ * captured goes to *site, NULL if that is not known. */
 static void content_text(char *out, size_t size, const struct nt_inquiry *inquiry, uint32_t rank,
-                         uint32_t graph, uint32_t joint) {
+                         uint32_t graph, uint32_t joint, const char **site) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   char name[64], arguments[128], place[16];
-  uint32_t told = 0;
+  uint32_t count, *list = nt_graph_operations(inquiry->job, rank, graph, joint, &count);
   size_t used = 0;
-  out[0] = '\0';
-  for (uint32_t i = 0; i < model->call_count; i++) {
-    const struct nt_model_call *call = &model->calls[i];
-    bool there = (call->flags & NT_CALL_CAPTURED) && call->graph == graph && call->view != NT_NONE;
-    if (!there || (joint != NT_NONE && inquiry->job->places[rank][call->view].joint != joint) ||
-        told++ >= TOLD_OPERATIONS || used >= size)
-      continue;
+  snprintf(out, size, "what is not known");
+  *site = count ? nt_model_site(model, model->calls[list[0]].at) : NULL;
+  for (uint32_t i = 0; i < count && i < TOLD_OPERATIONS && used < size; i++) {
+    const struct nt_model_call *call = &model->calls[list[i]];
     snprintf(place, sizeof place, call->seq ? " #%u" : "", call->seq);
-    int n = snprintf(out + used, size - used, "%s%s%s (%s)", told > 1 ? ", " : "",
+    int n = snprintf(out + used, size - used, "%s%s%s (%s)", i ? ", " : "",
                      nt_call_function(name, sizeof name, call->fn), place,
                      nt_describe_arguments(arguments, sizeof arguments, call));
     used += n > 0 ? (size_t)n : 0;
   }
-  if (told > TOLD_OPERATIONS && used < size)
-    snprintf(out + used, size - used, ", and %u more", told - TOLD_OPERATIONS);
+  if (count > TOLD_OPERATIONS && used < size)
+    snprintf(out + used, size - used, ", and %u more", count - TOLD_OPERATIONS);
+  free(list);
 }
 
-/* Where the graph was captured: the call site of its first operation on the communicator. */
-static const char *site_of(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
-                           uint32_t position) {
-  uint32_t rank, graph = graph_at(inquiry, joint, member, position, &rank);
-  uint32_t first = nt_graph_next(inquiry->job, rank, graph, joint, 0);
-  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  return first == NT_NONE ? NULL : nt_model_site(model, model->calls[first].at);
+/* Which launch of its graph it is, from 1; and of how many. */
+static uint32_t launch_number(const struct nt_model_rank *rank, uint32_t call, uint32_t *of) {
+  uint32_t number = 0;
+  *of = 0;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_is_replay(&rank->calls[i]) && rank->calls[i].graph == rank->calls[call].graph) {
+      (*of)++;
+      number += rank->calls[i].enter_ns < rank->calls[call].enter_ns || i == call;
+    }
+  return number;
 }
 
 static void say_graph(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t member) {
   char text[2 * NT_DESCRIBE];
   const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
-  const char *site = site_of(inquiry, finding->joint, member, finding->seq);
-  uint32_t rank, graph = graph_at(inquiry, finding->joint, member, finding->seq, &rank);
-  content_text(text, sizeof text, inquiry, rank, graph, finding->joint);
-  nt_lines_add(&finding->evidence, "rank %d replays a captured graph with %s%s%s",
-               nt_member_rank(inquiry->job, &joint->members[member])->world, text,
+  const struct nt_model_rank *rank = nt_member_rank(inquiry->job, &joint->members[member]);
+  const struct nt_replay *replay =
+      nt_replay_at(&inquiry->waits.replays, finding->joint, member, finding->seq);
+  uint32_t of, number = launch_number(rank, replay->call, &of);
+  const char *at = nt_model_site(rank, rank->calls[replay->call].at), *site;
+  content_text(text, sizeof text, inquiry, joint->members[member].rank,
+               rank->calls[replay->call].graph, finding->joint, &site);
+  nt_lines_add(&finding->evidence,
+               "rank %d replays a captured graph with %s%s%s; it is launch %u of %u of that graph"
+               "%s%s",
+               rank->world, text, site ? ", captured at " : "", site ? site : "", number, of,
+               at ? ", at " : "", at ? at : "");
+}
+
+void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
+                   uint32_t call) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  const struct nt_model_call *launch = &model->calls[call];
+  char text[2 * NT_DESCRIBE];
+  uint32_t of, number = launch_number(model, call, &of);
+  const char *at = nt_model_site(model, launch->at), *site;
+  content_text(text, sizeof text, inquiry, rank, launch->graph, NT_NONE, &site);
+  nt_lines_add(&finding->evidence, "rank %d: launch %u of %u of a captured graph with %s%s%s%s%s",
+               model->world, number, of, text, at ? ", at " : "", at ? at : "",
                site ? ", captured at " : "", site ? site : "");
 }
 
-void nt_say_launch(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank) {
+uint32_t nt_outstanding_launch(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  char text[2 * NT_DESCRIBE];
-  for (uint32_t i = 0; i < model->call_count; i++) {
-    if (nt_fn_shape(model->calls[i].fn) != NT_SHAPE_GRAPH_LAUNCH ||
-        !nt_call_outstanding(inquiry->job, rank, i))
-      continue;
-    const char *site = nt_model_site(model, model->calls[i].at);
-    content_text(text, sizeof text, inquiry, rank, model->calls[i].graph, NT_NONE);
-    nt_lines_add(&finding->evidence, "rank %d: a launch of a captured graph with %s%s%s",
-                 model->world, text, site ? ", at " : "", site ? site : "");
-    return;
-  }
+  uint32_t found = NT_NONE;
+  for (uint32_t i = 0; i < model->call_count; i++)
+    if (nt_is_replay(&model->calls[i]) && nt_call_outstanding(inquiry->job, rank, i) &&
+        (found == NT_NONE || model->calls[i].enter_ns < model->calls[found].enter_ns))
+      found = i;
+  return found;
 }
 
 static uint64_t sig_at(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
@@ -117,23 +134,26 @@ static uint32_t most(const struct nt_inquiry *inquiry, uint32_t index, uint32_t 
 /* In what the first operations that differ do so: all else is another call. */
 static const char *field_of(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t position,
                             uint32_t a, uint32_t b) {
-  uint32_t r, s, x = graph_at(inquiry, joint, a, position, &r),
-                 y = graph_at(inquiry, joint, b, position, &s), i = 0, k = 0;
-  for (;; i++, k++) {
-    i = nt_graph_next(inquiry->job, r, x, joint, i);
-    k = nt_graph_next(inquiry->job, s, y, joint, k);
-    if (i == NT_NONE || k == NT_NONE)
-      return "call";
-    const struct nt_model_call *p = &inquiry->job->model->ranks[r].calls[i];
-    const struct nt_model_call *q = &inquiry->job->model->ranks[s].calls[k];
+  uint32_t r, s, n, m, x = graph_at(inquiry, joint, a, position, &r),
+                       y = graph_at(inquiry, joint, b, position, &s);
+  uint32_t *of_x = nt_graph_operations(inquiry->job, r, x, joint, &n);
+  uint32_t *of_y = nt_graph_operations(inquiry->job, s, y, joint, &m);
+  const char *field = "call";
+  for (uint32_t i = 0; i < n && i < m; i++) {
+    const struct nt_model_call *p = &inquiry->job->model->ranks[r].calls[of_x[i]];
+    const struct nt_model_call *q = &inquiry->job->model->ranks[s].calls[of_y[i]];
     if (nt_call_signature(p) == nt_call_signature(q))
       continue;
-    return p->fn != q->fn         ? "call"
-           : p->count != q->count ? "count"
-           : p->dtype != q->dtype ? "dtype"
-           : p->op != q->op       ? "op"
-                                  : "root";
+    field = p->fn != q->fn         ? "call"
+            : p->count != q->count ? "count"
+            : p->dtype != q->dtype ? "dtype"
+            : p->op != q->op       ? "op"
+                                   : "root";
+    break;
   }
+  free(of_x);
+  free(of_y);
+  return field;
 }
 
 /* The story of one member against the one that stands for most. */
@@ -208,9 +228,8 @@ char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, u
                      uint32_t call) {
   const struct nt_replays *replays = &inquiry->waits.replays;
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  for (uint32_t v = 0; v < model->view_count && replays->joint_count &&
-                       model->calls[call].fn == NT_FN_cudaGraphLaunch;
-       v++) {
+  for (uint32_t v = 0;
+       v < model->view_count && replays->joint_count && nt_is_replay(&model->calls[call]); v++) {
     const struct nt_place place = inquiry->job->places[rank][v];
     const struct nt_replay_row *row = place.joint == NT_NONE || !replays->rows[place.joint]
                                           ? NULL
@@ -222,9 +241,25 @@ char *nt_launch_text(char *out, size_t size, const struct nt_inquiry *inquiry, u
   return nt_describe_call(out, size, inquiry->job, rank, call);
 }
 
+/* Of a message: by the first of those that wait in a launch. */
+static void say_message(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  for (uint32_t w = nt_rank_set_next(&finding->waiting, 0); w < NT_RANK_MAX;
+       w = nt_rank_set_next(&finding->waiting, w + 1)) {
+    uint32_t rank = nt_model_find(model, (int32_t)w);
+    uint32_t launch = rank == NT_NONE ? NT_NONE : nt_outstanding_launch(inquiry, rank);
+    if (launch == NT_NONE)
+      continue;
+    nt_say_launch(inquiry, finding, rank, launch);
+    return;
+  }
+}
+
 void nt_say_replays(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
+    if (nt_fn_shape(finding->fn) == NT_SHAPE_SEND || nt_fn_shape(finding->fn) == NT_SHAPE_RECV)
+      say_message(inquiry, finding);
     if (finding->fn != NT_FN_cudaGraphLaunch || finding->joint == NT_NONE ||
         inquiry->waits.replays.diverged[finding->joint] == finding->seq)
       continue;

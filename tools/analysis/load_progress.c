@@ -120,7 +120,8 @@ void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
     if (!(call->flags & NT_CALL_CAPTURED))
       continue;
     call->progress = NT_PROGRESS_FINISHED;
-    if (!nt_fn_is_collective(call->fn) && nt_fn_shape(call->fn) != NT_SHAPE_GRAPH_LAUNCH)
+    enum nt_shape shape = nt_fn_shape(call->fn);
+    if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
       call->flags |= NT_CALL_VOID; /* a message takes no position */
   }
   place_calls(rank, trace, calls);

@@ -167,7 +167,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->view = hint = view_of(rank, from->comm, hint);
     call->enter_ns = from->enter_ns;
     call->exit_ns = from->exit_ns;
-    if (nt_fn_is_cuda(call->fn))
+    if (nt_fn_is_cuda(call->fn) && !nt_call_graph(from))
       call->event = from->recv;
     else
       call->count = from->count;

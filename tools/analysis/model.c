@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/replayed.h"
 #include "analysis/runs.h"
 #include "nccl/nccl_api.h"
 
@@ -428,5 +429,5 @@ int nt_model_settle(struct nt_model *model) {
     for (uint32_t i = 0; i < model->rank_count; i++)
       if (model->ranks[i].last_beat_ns > model->now_ns)
         model->now_ns = model->ranks[i].last_beat_ns;
-  return 0;
+  return nt_model_replay(model);
 }

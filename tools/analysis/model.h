@@ -224,7 +224,7 @@ void nt_model_note(struct nt_model *model, const char *format, ...)
 void nt_model_unreadable(struct nt_model *model, const char *file, const char *reason);
 
 /* Call once when everything is loaded: picks the newest run and attempt and one process per world
- * rank, sorts, sets `expected` and marks calls in groups that were never ended. */
+ * rank, sorts, sets `expected`, marks calls in groups that were never ended and adds the messages that graphs replay. */
 int nt_model_settle(struct nt_model *model);
 
 /* By its largest communicator, if it is not known. */

@@ -72,7 +72,7 @@ static int add_queue(struct queues *queues, const struct queue *key, uint32_t sl
 static bool is_message(const struct nt_job *job, uint32_t rank, const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   if ((shape != NT_SHAPE_SEND && shape != NT_SHAPE_RECV) || call->view == NT_NONE ||
-      call->enter_ns > job->cut_ns || !nt_call_counts(call))
+      call->enter_ns > job->cut_ns || !nt_call_counts(call) || (call->flags & NT_CALL_CAPTURED))
     return false;
   struct nt_place place = job->places[rank][call->view];
   /* Where communicator ranks are guesses, peers would be too. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two passes over the calls of a rank: what its graphs hold, then what was launched. */
+/* What the graphs of a rank hold, then what it launched. */
 #include "analysis/replays.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/graphs.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
@@ -18,22 +19,6 @@ struct contents {
   struct content *list;
   uint32_t count, room;
 };
-
-static bool is_captured(const struct nt_model_call *call) {
-  return (call->flags & NT_CALL_CAPTURED) && call->graph && call->view != NT_NONE &&
-         nt_fn_is_collective(call->fn) && nt_call_counts(call);
-}
-
-static bool is_replay(const struct nt_model_call *call) {
-  return nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH && call->graph &&
-         !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID));
-}
-
-static int by_graph(const void *a, const void *b) {
-  const struct content *x = a, *y = b;
-  return x->graph != y->graph ? (x->graph < y->graph ? -1 : 1)
-                              : (x->view > y->view) - (x->view < y->view);
-}
 
 static int by_time(const void *a, const void *b) {
   const struct nt_replay *x = a, *y = b;
@@ -52,40 +37,52 @@ static void *room_for_one(void *list, uint32_t count, uint32_t *room, size_t siz
   return more;
 }
 
-/* Entries of a graph lie together: a graph is captured by one thread. */
-static int add_captured(struct contents *contents, const struct nt_model_call *call) {
-  uint32_t i = contents->count;
-  while (i && contents->list[i - 1].graph == call->graph &&
-         contents->list[i - 1].view != call->view)
-    i--;
-  struct content *content = i ? &contents->list[i - 1] : NULL;
-  if (!content || content->graph != call->graph) {
+/* Where the content of one graph is put. */
+struct filler {
+  const struct nt_job *job;
+  struct nt_replays *out;
+  struct contents *contents;
+  uint32_t rank, graph, first; /* its first entry */
+};
+
+static int add_captured(void *arg, uint32_t index) {
+  const struct filler *filler = arg;
+  struct contents *contents = filler->contents;
+  const struct nt_model_call *call = &filler->job->model->ranks[filler->rank].calls[index];
+  struct nt_place place = filler->job->places[filler->rank][call->view];
+  if (!nt_fn_is_collective(call->fn) || place.joint == NT_NONE)
+    return 0;
+  filler->out->rows[place.joint][place.member].captures = true;
+  uint32_t i = filler->first;
+  while (i < contents->count && contents->list[i].view != call->view)
+    i++;
+  if (i == contents->count) {
     struct content *list =
         room_for_one(contents->list, contents->count, &contents->room, sizeof *list);
     if (!list)
       return -NT_ERR_MEMORY;
     contents->list = list;
-    content = &list[contents->count++];
-    *content = (struct content){.graph = call->graph, .view = call->view};
+    list[contents->count++] = (struct content){.graph = filler->graph, .view = call->view};
   }
+  struct content *content = &contents->list[i];
   content->sig = (content->sig ^ nt_call_signature(call)) * UINT64_C(0x9e3779b97f4a7c15) + 1;
   return 0;
 }
 
+/* By graph, since the captured calls are. */
 static int list_contents(const struct nt_job *job, uint32_t r, struct nt_replays *out,
                          struct contents *contents) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
-  int status = 0;
-  for (uint32_t i = 0; i < rank->call_count && !status; i++) {
-    const struct nt_model_call *call = &rank->calls[i];
-    if (!is_captured(call) || job->places[r][call->view].joint == NT_NONE)
+  struct nt_graphs graphs;
+  int status = nt_graphs_build(rank, &graphs);
+  for (uint32_t i = 0; i < graphs.count && !status; i++) {
+    const uint32_t graph = rank->calls[graphs.calls[i]].graph;
+    if (i && rank->calls[graphs.calls[i - 1]].graph == graph)
       continue;
-    struct nt_place place = job->places[r][call->view];
-    out->rows[place.joint][place.member].captures = true;
-    status = add_captured(contents, call);
+    struct filler filler = {job, out, contents, r, graph, contents->count};
+    status = nt_graphs_walk(&graphs, graph, add_captured, &filler);
   }
-  if (contents->count)
-    qsort(contents->list, contents->count, sizeof *contents->list, by_graph);
+  nt_graphs_free(&graphs);
   return status;
 }
 
@@ -107,7 +104,7 @@ static int list_replays(const struct nt_job *job, uint32_t r, const struct conte
   const struct content *end = contents->list + contents->count;
   for (uint32_t i = 0; i < rank->call_count && contents->count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    if (!is_replay(call) || call->enter_ns > job->cut_ns)
+    if (!nt_is_replay(call) || call->enter_ns > job->cut_ns)
       continue;
     for (const struct content *c = first_of(contents, call->graph);
          c < end && c->graph == call->graph; c++) {
@@ -210,12 +207,33 @@ const struct nt_replay *nt_replay_at(const struct nt_replays *replays, uint32_t 
   return &rows[member].list[position - 1];
 }
 
-uint32_t nt_graph_next(const struct nt_job *job, uint32_t r, uint32_t graph, uint32_t joint,
-                       uint32_t from) {
-  const struct nt_model_rank *rank = &job->model->ranks[r];
-  for (uint32_t i = from; i < rank->call_count; i++)
-    if (is_captured(&rank->calls[i]) && rank->calls[i].graph == graph &&
-        job->places[r][rank->calls[i].view].joint == joint)
-      return i;
-  return NT_NONE;
+struct picker {
+  const struct nt_job *job;
+  uint32_t rank, joint, count, room, *list;
+};
+
+static int pick(void *arg, uint32_t index) {
+  struct picker *picker = arg;
+  const struct nt_model_call *call = &picker->job->model->ranks[picker->rank].calls[index];
+  if (picker->joint != NT_NONE &&
+      (picker->job->places[picker->rank][call->view].joint != picker->joint ||
+       !nt_fn_is_collective(call->fn)))
+    return 0;
+  uint32_t *list = room_for_one(picker->list, picker->count, &picker->room, sizeof *list);
+  if (!list)
+    return -NT_ERR_MEMORY;
+  picker->list = list;
+  list[picker->count++] = index;
+  return 0;
+}
+
+uint32_t *nt_graph_operations(const struct nt_job *job, uint32_t rank, uint32_t graph,
+                              uint32_t joint, uint32_t *count) {
+  struct picker picker = {.job = job, .rank = rank, .joint = joint};
+  struct nt_graphs graphs;
+  if (!nt_graphs_build(&job->model->ranks[rank], &graphs))
+    (void)nt_graphs_walk(&graphs, graph, pick, &picker);
+  nt_graphs_free(&graphs);
+  *count = picker.count;
+  return picker.list;
 }

@@ -39,8 +39,9 @@ void nt_replays_free(struct nt_replays *replays);
 const struct nt_replay *nt_replay_at(const struct nt_replays *replays, uint32_t joint,
                                      uint32_t member, uint32_t position);
 
-/* The collectives of a graph on a communicator: index of the next call of the rank from `from` on, NT_NONE. */
-uint32_t nt_graph_next(const struct nt_job *job, uint32_t rank, uint32_t graph, uint32_t joint,
-                       uint32_t from);
+/* Operations that the graph of a rank holds, as indices of its calls: the collectives on a communicator or, with NT_NONE,
+ * all, messages included. The caller frees it. */
+uint32_t *nt_graph_operations(const struct nt_job *job, uint32_t rank, uint32_t graph,
+                              uint32_t joint, uint32_t *count);
 
 #endif

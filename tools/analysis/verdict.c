@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/describe.h"
+#include "analysis/graphs.h"
 #include "analysis/inquiry.h"
 #include "analysis/sequence.h"
 #include "cli/text.h"
@@ -273,7 +274,8 @@ char *nt_verdict_coverage(char *out, size_t size, const struct nt_verdict *verdi
   unsigned long long calls = 0;
   for (uint32_t r = 0; r < model->rank_count; r++)
     for (uint32_t i = 0; i < model->ranks[r].call_count; i++)
-      calls += model->ranks[r].calls[i].view != NT_NONE;
+      calls +=
+          model->ranks[r].calls[i].view != NT_NONE && !nt_is_replayed(&model->ranks[r].calls[i]);
   snprintf(out, size, "%u rank%s, %u communicator%s, %llu call%s%s", model->rank_count,
            model->rank_count == 1 ? "" : "s", verdict->job.joint_count,
            verdict->job.joint_count == 1 ? "" : "s", calls, calls == 1 ? "" : "s",

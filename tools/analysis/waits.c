@@ -254,7 +254,8 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   bool blind = low == high;
   if (!high || (blind && !joint->absent))
     return 0;
-  if (divergence->hidden_high || (divergence->position && !only_changed(divergence)) ||
+  if (divergence->hidden_high || divergence->captured ||
+      (divergence->position && !only_changed(divergence)) ||
       (divergence->position && low == divergence->position))
     return 0;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);

@@ -33,9 +33,19 @@ char *nt_call_function(char *out, size_t size, unsigned fn) {
 }
 
 uint32_t nt_call_capture(const struct nt_call *call) {
-  if (nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH)
-    return (uint32_t)call->count;
-  return call->flags & NT_CALL_CAPTURED ? call->launch : 0;
+  if (call->flags & NT_CALL_CAPTURED)
+    return call->launch;
+  return nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH ? (uint32_t)call->count : 0;
+}
+
+uint32_t nt_call_graph(const struct nt_call *call) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  bool nests = shape == NT_SHAPE_GRAPH_PART || shape == NT_SHAPE_CAPTURE_END;
+  return nests || shape == NT_SHAPE_GRAPH_LAUNCH ? (uint32_t)call->count : 0;
+}
+
+uint32_t nt_call_held(const struct nt_call *call) {
+  return nt_call_graph(call) ? (uint32_t)(call->count >> 32) : 0;
 }
 
 char *nt_call_name(char *out, size_t size, const struct nt_call *call, const char *comm) {
@@ -98,7 +108,11 @@ char *nt_call_arguments(char *out, size_t size, const struct nt_call *call) {
     append(out, size, "%" PRIu64 " call%s", call->count, call->count == 1 ? "" : "s");
     break;
   case NT_SHAPE_GRAPH_LAUNCH:
-    append(out, size, "graph of capture %" PRIu64, call->count);
+    append(out, size, "graph of capture %" PRIu32, nt_call_graph(call));
+    break;
+  case NT_SHAPE_GRAPH_PART:
+  case NT_SHAPE_CAPTURE_END:
+    append(out, size, "graph of capture %" PRIu32 " into another", nt_call_graph(call));
     break;
   case NT_SHAPE_REDOP_NEW:
     append(out, size, "%s", nt_redop_text(op, sizeof op, call->op));

@@ -27,8 +27,13 @@ char *nt_call_arguments(char *out, size_t size, const struct nt_call *call);
 /* Both, with a comma between. */
 char *nt_call_text(char *out, size_t size, const struct nt_call *call, const char *comm);
 
-/* The number of the capture that a captured call belongs to, or that the graph of a launch came from; 0 if none. */
+/* The number of the capture that a captured call belongs to, or that the graph of a launch came from; 0 if none. A graph
+ * that holds others has a number, too. */
 uint32_t nt_call_capture(const struct nt_call *call);
+/* The number of the graph that the call launches or puts into another one, 0 if it does neither; and of what that other
+ * held already. */
+uint32_t nt_call_graph(const struct nt_call *call);
+uint32_t nt_call_held(const struct nt_call *call);
 
 /* "ncclInvalidUsage", or "result 9" for one that this build does not know. */
 char *nt_result_text(char *out, size_t size, int64_t result);

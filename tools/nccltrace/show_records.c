@@ -153,6 +153,8 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
   int gap = widths.comm - (int)nt_text_width(comm);
   if (data)
     nt_count_text(count, call->count);
+  else if (nt_call_graph(call) != 0)
+    snprintf(count, sizeof count, "%" PRIu32, nt_call_graph(call));
   else if (call->count != 0)
     snprintf(count, sizeof count, "%" PRId64, (int64_t)call->count);
   nt_dtype_text(dtype, sizeof dtype, data ? call->dtype : 255);
@@ -206,8 +208,8 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
   nt_dtype_text(dtype, sizeof dtype, data ? call->dtype : 255);
   nt_redop_text(op, sizeof op, call->op);
   return json_pack(
-      "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:b, s:b, s:o, s:b, s:s, "
-      "s:o, s:o, s:o}",
+      "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, "
+      "s:b, s:s, s:o, s:o, s:o}",
       "enter", nt_json_time(call->enter_ns), "enter_ns", json_integer(call->enter_ns), "thread",
       (json_int_t)call->thread, "function", nt_call_function(function, sizeof function, call->fn),
       "comm", nt_json_text(comm), "comm_number", optional(call->comm, call->comm != 0), "seq",
@@ -216,7 +218,9 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       optional(call->peer, call->peer >= 0), "stream", optional(call->stream, call->stream != 0),
       "group", (json_int_t)call->group, "in_place", (call->flags & NT_CALL_IN_PLACE) != 0,
       "captured", (call->flags & NT_CALL_CAPTURED) != 0, "capture",
-      optional(nt_call_capture(call), nt_call_capture(call) != 0), "void",
+      optional(nt_call_capture(call), nt_call_capture(call) != 0), "graph",
+      optional(nt_call_graph(call), nt_call_graph(call) != 0), "held",
+      optional(nt_call_held(call), nt_call_held(call) != 0), "void",
       (call->flags & NT_CALL_VOID) != 0, "result", nt_call_result(result, sizeof result, call),
       "duration_ns", optional(call->exit_ns - call->enter_ns, !open), "send",
       nt_json_address(call->send), "recv", nt_json_address(call->recv));

@@ -48,6 +48,7 @@ enum {
 };
 
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_BLOCKING_SYNC = 1, CU_EVENT_DISABLE_TIMING = 2 };
+#define CU_STREAM_PER_THREAD ((CUstream)0x2)
 enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
 enum {
   CU_STREAM_WAIT_VALUE_GEQ = 0,
@@ -78,6 +79,7 @@ enum {
 #define cuMemFree cuMemFree_v2
 #define cuGetProcAddress cuGetProcAddress_v2
 #define cuStreamBeginCapture cuStreamBeginCapture_v2
+#define cuGraphExecUpdate cuGraphExecUpdate_v2
 #define cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v3
 
 #ifdef __cplusplus
@@ -129,7 +131,20 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *statu
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
                                    CUgraph *graph, const void **deps, const void **edges,
                                    size_t *dep_count);
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const void *deps,
+                                     const void *edges, size_t count, CUstreamCaptureMode mode);
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
+CUresult cuGraphAddChildGraphNode(void **node, CUgraph graph, const void *deps, size_t count,
+                                  CUgraph child);
+CUresult cuGraphClone(CUgraph *clone, CUgraph graph);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, cuuint64_t flags);
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *info);
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream);
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+CUresult cuGraphDestroy(CUgraph graph);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuStreamSynchronize_ptsz(CUstream stream);
 CUresult cuEventCreate(CUevent *event, unsigned int flags);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuEventRecord(CUevent event, CUstream stream);
