@@ -106,6 +106,16 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   return library->fn[fn];
 }
 
+/* The process forked inside the call, and this is the child: the record and the numbers are the parent's, in an area
+ * that both have mapped. */
+static inline bool nt_call_is_parents(struct nt_call *call) {
+  if (NT_LIKELY(!call->record || nt_recording()))
+    return false;
+  call->thread->frame = 0;
+  call->thread->open = NULL;
+  return true;
+}
+
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args);
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args);

@@ -59,10 +59,9 @@ static void beat(struct nt_area_header *header) {
   atomic_store_explicit(&header->heartbeat_ns, sync.realtime_ns, memory_order_release);
 }
 
+/* Not by way of /proc, which may not be there, or be another pid namespace's, with other numbers. */
 static bool thread_exists(uint32_t tid) {
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/self/task/%u", tid);
-  return access(path, F_OK) == 0 || errno != ENOENT;
+  return syscall(SYS_tgkill, getpid(), (pid_t)tid, 0) == 0 || errno != ESRCH;
 }
 
 /* A thread owns one chunk at a time: an owner of a later one with the same number is another thread, to which
@@ -131,10 +130,8 @@ static struct nt_drain *open_file(struct nt_area *area) {
     return drain;
   char first[160];
   memcpy(first, error.reason, sizeof(first));
-  if (!settings.directory_given) {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(config.directory, sizeof(config.directory), "%s/nccltrace-%u", tmp ? tmp : "/tmp",
-             (unsigned)geteuid());
+  if (settings.fallback[0]) {
+    memcpy(config.directory, settings.fallback, sizeof(settings.fallback));
     if (nt_drain_open(area, &config, &drain, &error) == 0) {
       nt_log("cannot write to %s (%s), using %s", settings.directory, first, config.directory);
       return drain;
@@ -168,10 +165,15 @@ static void *helper_main(void *unused) {
   struct nt_drain *drain = open_file(area);
   if (drain)
     nt_log("the trace file is %s", header->file_path);
-  char directory[256];
-  bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
+  /* Not from the environment, which the application may be changing. */
+  char directory[sizeof(area->path)];
+  memcpy(directory, area->path, sizeof(directory));
+  char *name = strrchr(directory, '/');
+  bool shared = name != NULL;
   if (shared)
-    nt_drain_collect(directory, COLLECT_GRACE_S);
+    *name = 0;
+  if (shared)
+    nt_drain_collect_beside(area->path, directory, COLLECT_GRACE_S);
   uint64_t housekeeping = 0, started = nt_clock_ns(CLOCK_MONOTONIC);
   for (;;) {
     beat(header);

@@ -55,4 +55,8 @@ void nt_drain_close(struct nt_drain *drain, bool sync);
  * and those without a file, stay for `grace_seconds` after their last heartbeat. Returns how many were removed. */
 int nt_drain_collect(const char *directory, unsigned grace_seconds);
 
+/* The same for a process whose own area is `own`, a path in `directory`: what the programs left that were in this process
+ * before an exec is collected, too, which the former leaves alone. */
+int nt_drain_collect_beside(const char *own, const char *directory, unsigned grace_seconds);
+
 #endif
