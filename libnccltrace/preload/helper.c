@@ -113,9 +113,14 @@ static void bury_threads(struct nt_area *area) {
   forget_threads(area);
 }
 
+static struct nt_drain_config config; /* with which the file was made */
+
+static bool own_descriptors; /* else they are the application's: the less is opened the better */
+
 static struct nt_drain *open_file(struct nt_area *area) {
-  struct nt_drain_config config = {.size = settings.file_size,
-                                   .keep_attempts = settings.keep_attempts};
+  config = (struct nt_drain_config){.size = settings.file_size,
+                                    .keep_attempts = settings.keep_attempts,
+                                    .high_descriptor = !own_descriptors};
   struct nt_error error = {0};
   struct nt_drain *drain = NULL;
   if (!settings.directory[0]) {
@@ -157,7 +162,8 @@ static void *helper_main(void *unused) {
   struct nt_peers peers = {0};
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
-  reopen_area(area, nt_own_descriptors());
+  own_descriptors = nt_own_descriptors();
+  reopen_area(area, own_descriptors);
   bool locked = lock_area(area);
   nt_requests_start();
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
@@ -169,8 +175,8 @@ static void *helper_main(void *unused) {
   char directory[sizeof(area->path)];
   memcpy(directory, area->path, sizeof(directory));
   char *name = strrchr(directory, '/');
-  bool shared = name != NULL;
-  if (shared)
+  bool shared = name && own_descriptors;
+  if (name)
     *name = 0;
   if (shared)
     nt_drain_collect_beside(area->path, directory, COLLECT_GRACE_S);
@@ -179,6 +185,8 @@ static void *helper_main(void *unused) {
     beat(header);
     locked = locked || lock_area(area);
     enum nt_drain_how how = nt_requests_take(drain);
+    if (how == NT_DRAIN_FINAL)
+      bury_threads(area);
     if (drain)
       nt_drain_tick(drain, how);
     nt_requests_answer(drain);
@@ -188,9 +196,12 @@ static void *helper_main(void *unused) {
       bury_threads(area);
       note_phase(header);
       nt_dump_signal_check();
-      nt_oom_sample(area);
+      if (own_descriptors)
+        nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
         nt_requests_dump(settings.native, nt_watchdog_stood());
+      if (drain && nt_drain_renew(drain, &config) > 0)
+        nt_log("the trace file was removed, a new one is %s", header->file_path);
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }
