@@ -83,6 +83,16 @@ nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t
 /* The graph that cudaGraphAddNode nests, of its arguments from the fourth on; NULL if its node is of another kind. */
 void *nt_child_graph(size_t a, size_t b, size_t c);
 
+/* The process forked inside the call, and this is the child: the record and the numbers are the parent's, in an area
+ * that both have mapped. */
+static inline bool nt_call_is_parents(struct nt_call *call) {
+  if (NT_LIKELY(!call->record || nt_recording()))
+    return false;
+  call->thread->frame = 0;
+  call->thread->open = NULL;
+  return true;
+}
+
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args);
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args);

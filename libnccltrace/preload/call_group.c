@@ -15,6 +15,13 @@ void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclR
   }
 }
 
+/* A child that was forked in the middle of a group has its parent's calls in its list, and their communicators are
+ * none of its own: to give a number back would change the parent's area. */
+static void forget_parents_calls(struct nt_thread *thread) {
+  if (thread->incarnation != nt_process.incarnation || !nt_recording())
+    thread->pending_count = 0;
+}
+
 /* Start marks on every stream that the group launches on. */
 static void begin_launches(struct nt_thread *thread) {
   thread->launch_count = 0;
@@ -46,6 +53,7 @@ static void end_launches(struct nt_thread *thread) {
 void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
   struct nt_thread *thread = call->thread;
   (void)args;
+  forget_parents_calls(thread);
   if (thread->group_depth != 1 || !thread->pending_count || !nt_recording())
     return;
   struct nt_record *record = nt_record_start(call);
@@ -61,6 +69,7 @@ void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclRes
   struct nt_thread *thread = call->thread;
   (void)args;
   bool simulated = call->shape == NT_SHAPE_GROUP_SIMULATE;
+  forget_parents_calls(thread);
   end_launches(thread);
   nt_record_finish(call, result);
   if (!thread->group_depth || --thread->group_depth)

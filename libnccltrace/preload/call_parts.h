@@ -79,7 +79,7 @@ static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
   struct nt_thread *thread = call->thread;
   struct nt_record *record = call->record;
   thread->frame = 0;
-  /* The record is gone if the thread forked inside the call, or another call abandoned it. */
+  /* The record is gone if another call abandoned it. */
   if (!record || thread->open != record)
     return;
   record->duration = nt_duration_encode(nt_now() - record->enter);

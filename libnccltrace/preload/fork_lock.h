@@ -4,37 +4,44 @@
  *
  * A mutex that another thread holds while the process forks stays locked in the child for ever. This one
  * names the process of its holder: a child finds its parent's number there and takes the lock. What it guards
- * must be whole at every store, since the holder may be gone in the middle.
+ * must be whole at every store, since the holder may be gone in the middle. A thread that holds it is not cancelled, or
+ * nobody would give it back.
  */
 #ifndef NT_FORK_LOCK_H
 #define NT_FORK_LOCK_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
 struct nt_fork_lock {
   _Atomic int holder; /* process id, 0: free */
+  int cancel_state;   /* the holder's, as it was before */
 };
 
 static inline void nt_fork_lock(struct nt_fork_lock *lock) {
   const struct timespec pause = {0, 50000};
-  int self = getpid();
+  int self = getpid(), cancel_state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
   for (;;) {
     int holder = 0;
     if (atomic_compare_exchange_strong_explicit(&lock->holder, &holder, self, memory_order_acquire,
                                                 memory_order_relaxed))
-      return;
+      break;
     if (holder != self &&
         atomic_compare_exchange_strong_explicit(&lock->holder, &holder, self, memory_order_acquire,
                                                 memory_order_relaxed))
-      return;
+      break;
     nanosleep(&pause, NULL);
   }
+  lock->cancel_state = cancel_state;
 }
 
 static inline void nt_fork_unlock(struct nt_fork_lock *lock) {
+  int cancel_state = lock->cancel_state;
   atomic_store_explicit(&lock->holder, 0, memory_order_release);
+  pthread_setcancelstate(cancel_state, NULL);
 }
 
 #endif

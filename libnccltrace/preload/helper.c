@@ -59,10 +59,9 @@ static void beat(struct nt_area_header *header) {
   atomic_store_explicit(&header->heartbeat_ns, sync.realtime_ns, memory_order_release);
 }
 
+/* Not by way of /proc, which may not be there, or be another pid namespace's, with other numbers. */
 static bool thread_exists(uint32_t tid) {
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/self/task/%u", tid);
-  return access(path, F_OK) == 0 || errno != ENOENT;
+  return syscall(SYS_tgkill, getpid(), (pid_t)tid, 0) == 0 || errno != ESRCH;
 }
 
 /* A thread owns one chunk at a time: an owner of a later one with the same number is another thread, to which
@@ -114,9 +113,14 @@ static void bury_threads(struct nt_area *area) {
   forget_threads(area);
 }
 
+static struct nt_drain_config config; /* with which the file was made */
+
+static bool own_descriptors; /* else they are the application's: the less is opened the better */
+
 static struct nt_drain *open_file(struct nt_area *area) {
-  struct nt_drain_config config = {.size = settings.file_size,
-                                   .keep_attempts = settings.keep_attempts};
+  config = (struct nt_drain_config){.size = settings.file_size,
+                                    .keep_attempts = settings.keep_attempts,
+                                    .high_descriptor = !own_descriptors};
   struct nt_error error = {0};
   struct nt_drain *drain = NULL;
   if (!settings.directory[0]) {
@@ -131,10 +135,8 @@ static struct nt_drain *open_file(struct nt_area *area) {
     return drain;
   char first[160];
   memcpy(first, error.reason, sizeof(first));
-  if (!settings.directory_given) {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(config.directory, sizeof(config.directory), "%s/nccltrace-%u", tmp ? tmp : "/tmp",
-             (unsigned)geteuid());
+  if (settings.fallback[0]) {
+    memcpy(config.directory, settings.fallback, sizeof(settings.fallback));
     if (nt_drain_open(area, &config, &drain, &error) == 0) {
       nt_log("cannot write to %s (%s), using %s", settings.directory, first, config.directory);
       return drain;
@@ -160,7 +162,8 @@ static void *helper_main(void *unused) {
   struct nt_peers peers = {0};
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
-  reopen_area(area, nt_own_descriptors());
+  own_descriptors = nt_own_descriptors();
+  reopen_area(area, own_descriptors);
   bool locked = lock_area(area);
   nt_requests_start();
   atomic_store_explicit(&header->helper_tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
@@ -168,15 +171,22 @@ static void *helper_main(void *unused) {
   struct nt_drain *drain = open_file(area);
   if (drain)
     nt_log("the trace file is %s", header->file_path);
-  char directory[256];
-  bool shared = area->path[0] && nt_area_directory(directory, sizeof(directory)) == 0;
+  /* Not from the environment, which the application may be changing. */
+  char directory[sizeof(area->path)];
+  memcpy(directory, area->path, sizeof(directory));
+  char *name = strrchr(directory, '/');
+  bool shared = name && own_descriptors;
+  if (name)
+    *name = 0;
   if (shared)
-    nt_drain_collect(directory, COLLECT_GRACE_S);
+    nt_drain_collect_beside(area->path, directory, COLLECT_GRACE_S);
   uint64_t housekeeping = 0, started = nt_clock_ns(CLOCK_MONOTONIC);
   for (;;) {
     beat(header);
     locked = locked || lock_area(area);
     enum nt_drain_how how = nt_requests_take(drain);
+    if (how == NT_DRAIN_FINAL)
+      bury_threads(area);
     if (how != NT_DRAIN_LAZY && nt_evidence_update(area, &settings) && drain)
       nt_drain_evidence(drain);
     if (drain)
@@ -188,9 +198,12 @@ static void *helper_main(void *unused) {
       bury_threads(area);
       note_phase(header);
       nt_dump_signal_check();
-      nt_oom_sample(area);
+      if (own_descriptors)
+        nt_oom_sample(area);
       if (drain && nt_watchdog_look(area, now))
         nt_requests_dump(settings.native, nt_watchdog_stood());
+      if (drain && nt_drain_renew(drain, &config) > 0)
+        nt_log("the trace file was removed, a new one is %s", header->file_path);
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }

@@ -53,8 +53,8 @@ static int borrow_stderr(void) {
   return open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* A pipe that nobody empties holds nobody up, and one that nobody reads ends nobody: a signal that our own write
- * raises is taken back. */
+/* A pipe that nobody empties holds nobody up, and one that nobody reads ends nobody, nor does a file that has come to
+ * its limit (ulimit -f): a signal that our own write raises is taken back. */
 static void write_quietly(int fd, const char *line, size_t length) {
   struct pollfd room = {fd, POLLOUT, 0};
   sigset_t broken, before, pending;
@@ -62,11 +62,16 @@ static void write_quietly(int fd, const char *line, size_t length) {
     return;
   sigemptyset(&broken);
   sigaddset(&broken, SIGPIPE);
+  sigaddset(&broken, SIGXFSZ);
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &broken, &before);
-  if (write(fd, line, length) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
+  if (write(fd, line, length) < 0 && (errno == EPIPE || errno == EFBIG)) {
+    const int raised = errno == EPIPE ? SIGPIPE : SIGXFSZ;
     const struct timespec none = {0};
-    sigtimedwait(&broken, NULL, &none);
+    sigemptyset(&broken);
+    sigaddset(&broken, raised);
+    if (!sigismember(&pending, raised))
+      sigtimedwait(&broken, NULL, &none);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

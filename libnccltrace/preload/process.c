@@ -8,6 +8,7 @@
 #include "preload/process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,18 +42,24 @@ static struct nt_guard never;
 struct nt_guard *nt_guard = &never;
 
 static struct nt_fork_lock lock;
-static pid_t tried_in; /* the process in which a start was tried last */
 static bool python_wanted;
 
-/* Returns false where the kernel cannot wipe a page at fork (before 4.14): then nothing is recorded, since a
- * child would write into its parent's area. */
+static void wipe_guard(void) {
+  memset(nt_guard, 0, sizeof(*nt_guard));
+}
+
+/* Where the kernel cannot wipe a page at fork (before 4.14, gVisor) a handler does, which sees all forks but those by a
+ * bare system call. A child has its parent's page and handler. False: nothing is recorded, since a child would write
+ * into its parent's area. */
 static bool make_guard(void) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (nt_guard != &never)
+    return true;
   struct nt_guard *guard =
       mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (guard == MAP_FAILED)
     return false;
-  if (madvise(guard, page, MADV_WIPEONFORK) != 0) {
+  if (madvise(guard, page, MADV_WIPEONFORK) != 0 && pthread_atfork(NULL, NULL, wipe_guard) != 0) {
     munmap(guard, page);
     return false;
   }
@@ -127,7 +134,7 @@ static void start(int rank, int nranks) {
   nt_settings_read(&settings);
   if (!settings.enabled)
     nt_log("NCCLTRACE=%s: this process is not traced", getenv("NCCLTRACE"));
-  if (!settings.enabled || !make_guard())
+  if (!settings.enabled)
     return;
   nt_world_read(&world);
   if (nt_area_directory(directory, sizeof(directory)) != 0) {
@@ -137,7 +144,7 @@ static void start(int rank, int nranks) {
   memset(&nt_process.area, 0, sizeof(nt_process.area));
   if (nt_area_create(directory, settings.area_size, &nt_process.area) != 0) {
     if (world.local_rank <= 0)
-      nt_complain(NULL, "no memory for the live area: this job is not traced");
+      nt_complain(NULL, "no memory or no descriptor for the live area: this job is not traced");
     return;
   }
   nt_process.clock = nt_clock_pick();
@@ -160,6 +167,9 @@ static void start(int rank, int nranks) {
   nt_process.area.fd = -1;
   if (nt_helper_start(&settings) != 0) {
     nt_complain(nt_process.area.header, "no thread could be started: this job is not traced");
+    if (nt_process.area.path[0])
+      unlink(nt_process.area.path);
+    nt_area_close(&nt_process.area);
     return;
   }
   nt_dump_start(); /* without it requests are answered, and the trace lacks dumps */
@@ -178,13 +188,13 @@ bool nt_process_start(int rank, int nranks) {
     return true;
   }
   int saved_errno = errno;
-  pid_t self = getpid();
-  if (tried_in != self)
-    nt_nccl_copies_look(); /* not under the lock: it takes the loader's */
+  nt_nccl_copies_look(); /* not under the lock: it takes the loader's */
   nt_fork_lock(&lock);
-  if (tried_in != self) {
-    tried_in = self;
-    start(rank, nranks);
+  if (!nt_guard->tried) {
+    bool guarded = make_guard();
+    nt_guard->tried = 1;
+    if (guarded)
+      start(rank, nranks);
   }
   nt_fork_unlock(&lock);
   errno = saved_errno;

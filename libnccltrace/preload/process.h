@@ -27,9 +27,10 @@ struct nt_process {
 
 extern struct nt_process nt_process;
 
-/* One word on a page of its own, zero in a forked child. */
+/* On a page of its own, zero in a forked child. */
 struct nt_guard {
   uint32_t recording;
+  uint32_t tried; /* a start was, under the lock */
 };
 extern struct nt_guard *nt_guard;
 

@@ -5,6 +5,7 @@
  */
 #include "preload/settings.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -131,20 +132,34 @@ static uint32_t count_or(const char *name, uint32_t fallback) {
   return fallback;
 }
 
-/* Relative directories are fixed here: the application may change its own later. */
+/* Relative directories are meant as of the program's start: by its first communicator it may have gone elsewhere. */
+static char started_in[512];
+
+__attribute__((constructor)) static void remember_directory(void) {
+  int saved_errno = errno;
+  if (!getcwd(started_in, sizeof(started_in)) || *started_in != '/')
+    *started_in = 0;
+  errno = saved_errno;
+}
+
 static void set_directory(struct nt_settings *out) {
-  const char *given = getenv("NCCLTRACE_DIR");
-  char here[512];
+  const char *given = getenv("NCCLTRACE_DIR"), *tmp = getenv("TMPDIR");
   out->directory_given = given && *given;
   const char *dir = out->directory_given ? given : "nccltrace";
   int length;
-  if (*dir == '/' || !getcwd(here, sizeof(here)))
+  if (*dir == '/' || !*started_in)
     length = snprintf(out->directory, sizeof(out->directory), "%s", dir);
   else
-    length = snprintf(out->directory, sizeof(out->directory), "%s/%s", here, dir);
+    length = snprintf(out->directory, sizeof(out->directory), "%s/%s", started_in, dir);
   /* A name cut short would be somebody else's directory. */
   if (length < 0 || (size_t)length >= sizeof(out->directory))
     out->directory[0] = 0;
+  if (out->directory_given)
+    return;
+  length = snprintf(out->fallback, sizeof(out->fallback), "%s/nccltrace-%u",
+                    tmp && *tmp ? tmp : "/tmp", (unsigned)geteuid());
+  if (length < 0 || (size_t)length >= sizeof(out->fallback))
+    out->fallback[0] = 0;
 }
 
 void nt_settings_read(struct nt_settings *out) {

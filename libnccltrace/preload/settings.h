@@ -11,9 +11,11 @@ struct nt_settings {
   bool log;            /* NCCLTRACE_LOG: say on stderr what is done and what goes wrong */
   char directory[768]; /* NCCLTRACE_DIR: where trace files go; empty if the name is too long */
   bool directory_given;
-  bool gpu;    /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
-  bool native; /* NCCLTRACE_NATIVE: native stacks of calls; off unless asked for */
-  int signal;  /* NCCLTRACE_SIGNAL: number that asks for a dump; 0 any that is free, -1 none */
+  char
+      fallback[512]; /* where they go if that cannot be written and was not given; empty: nowhere */
+  bool gpu;          /* NCCLTRACE_GPU: how far the GPU has come; off turns it off */
+  bool native;       /* NCCLTRACE_NATIVE: native stacks of calls; off unless asked for */
+  int signal; /* NCCLTRACE_SIGNAL: number that asks for a dump; 0 any that is free, -1 none */
   int64_t
       watchdog_ns; /* NCCLTRACE_WATCHDOG: silence after which a dump is made; 0 learned, -1 never */
   bool python;     /* NCCLTRACE_PYTHON: Python stacks of calls; off turns them off */

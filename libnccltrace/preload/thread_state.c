@@ -19,6 +19,7 @@ void nt_thread_register(struct nt_thread *thread) {
   thread->open = NULL;
   thread->last_comm = NULL;
   thread->last_stream = 0;
+  thread->pending_count = 0; /* what a forked child finds there is its parent's */
   thread->incarnation = nt_process.incarnation;
   thread->ring.thread =
       atomic_fetch_add_explicit(&header->next_thread, 1, memory_order_relaxed) + 1;

@@ -92,6 +92,8 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
     if (call.thread)                                                                               \
       ENTER_##shape(&call, &args);                                                                 \
     int result = real arguments;                                                                   \
+    if (NT_UNLIKELY(nt_call_is_parents(&call)))                                                    \
+      return result;                                                                               \
     if (call.thread)                                                                               \
       EXIT_##shape(&call, &args, result);                                                          \
     return result;                                                                                 \

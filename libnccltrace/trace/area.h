@@ -352,7 +352,8 @@ int nt_area_directory(char *out, uint64_t size);
  * goes away. Returns 0, or NT_ERR_BUSY if another process holds it. */
 int nt_area_lock(int fd);
 
-/* The process that the area belongs to is seen alive in /proc: on this node, in this pid namespace. */
+/* The program that the area belongs to is seen alive in /proc: on this node, in this pid namespace, and not replaced by
+ * another one in the same process (exec). */
 bool nt_area_owner_lives(const struct nt_area *area);
 
 /* 1 if some process holds the lock, 0 if none, negative enum nt_err if it cannot be told. */

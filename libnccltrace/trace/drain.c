@@ -278,8 +278,37 @@ int nt_drain_open(struct nt_area *area, const struct nt_drain_config *config, st
   }
   if (!config)
     adopt_spool(drain);
+  else if (config->high_descriptor)
+    nt_trace_file_lift(&drain->file);
   *out = drain;
   return 0;
+}
+
+int nt_drain_renew(struct nt_drain *drain, const struct nt_drain_config *config) {
+  struct nt_area_header *header = drain->area->header;
+  struct nt_trace_file fresh;
+  struct nt_error err;
+  if (!nt_trace_file_is_gone(&drain->file))
+    return 0;
+  int rc = nt_trace_file_create(header, config->directory, config->size, config->keep_attempts,
+                                nt_state_bound(header), &fresh, &err);
+  if (rc)
+    return rc;
+  uint64_t lost = drain->spool_calls;
+  for (uint32_t i = 0; i < drain->file.layout.segment_count; i++)
+    lost += drain->file.segment_calls[i];
+  atomic_fetch_add_explicit(&header->overwritten, lost, memory_order_relaxed);
+  nt_trace_file_close(&drain->file);
+  drain->file = fresh;
+  if (config->high_descriptor)
+    nt_trace_file_lift(&drain->file);
+  guard_spool(drain, true);
+  set_spool_used(drain, 0);
+  guard_spool(drain, false);
+  drain->spool_calls = 0;
+  drain->stated = drain->retry = 0;
+  nt_drain_undefine(drain);
+  return 1;
 }
 
 void nt_drain_close(struct nt_drain *drain, bool sync) {

@@ -22,6 +22,7 @@ struct nt_drain_config {
   char directory[768];    /* where rankN.trace goes; made if absent */
   uint64_t size;          /* bound of the whole file in bytes */
   uint32_t keep_attempts; /* earlier attempts kept beside the first */
+  bool high_descriptor;   /* the table of descriptors is the application's: keep out of its way */
 };
 
 /* Opens (creates) the trace file of the area's process and takes its lock; the area's world_rank must be
@@ -47,6 +48,10 @@ int nt_drain_dump(struct nt_drain *drain, const struct nt_buffer *section);
 /* The evidence text in the area has changed: write it anew. */
 int nt_drain_evidence(struct nt_drain *drain);
 
+/* If the file has been removed, makes another as at nt_drain_open: calls that were in the former count as overwritten.
+ * Cheap when it has not. Returns 1 if there is a new file, 0 if none was needed or a negative enum nt_err. */
+int nt_drain_renew(struct nt_drain *drain, const struct nt_drain_config *config);
+
 /* Syncs if asked, closes the file and frees. Does not touch the area's existence. */
 void nt_drain_close(struct nt_drain *drain, bool sync);
 
@@ -54,5 +59,9 @@ void nt_drain_close(struct nt_drain *drain, bool sync);
  * trace files, where those still are the same files, and removes the areas. Areas whose lock is held,
  * and those without a file, stay for `grace_seconds` after their last heartbeat. Returns how many were removed. */
 int nt_drain_collect(const char *directory, unsigned grace_seconds);
+
+/* The same for a process whose own area is `own`, a path in `directory`: what the programs left that were in this process
+ * before an exec is collected, too, which the former leaves alone. */
+int nt_drain_collect_beside(const char *own, const char *directory, unsigned grace_seconds);
 
 #endif

@@ -19,8 +19,9 @@
 
 #include "trace/drain_parts.h"
 
-/* PID-START-PIDNS-RANDOM.area; false for other names and for this process's own. */
-static bool may_collect(const char *name) {
+/* PID-START-PIDNS-RANDOM.area; false for other names and for this process's own, which without `own` is any of its
+ * number. */
+static bool may_collect(const char *path, const char *name, const char *own) {
   const size_t length = strlen(name);
   if (length < 6 || strcmp(name + length - 5, ".area") != 0)
     return false;
@@ -28,7 +29,7 @@ static bool may_collect(const char *name) {
   const unsigned long pid = strtoul(name, &end, 10);
   if (end == name || *end != '-')
     return false;
-  return pid != (unsigned long)getpid();
+  return own ? strcmp(path, own) != 0 : pid != (unsigned long)getpid();
 }
 
 static uint64_t seconds_since_beat(const struct nt_area *area, const struct stat *file) {
@@ -100,6 +101,10 @@ static int collect(const char *path, unsigned grace_seconds) {
 }
 
 int nt_drain_collect(const char *directory, unsigned grace_seconds) {
+  return nt_drain_collect_beside(NULL, directory, grace_seconds);
+}
+
+int nt_drain_collect_beside(const char *own, const char *directory, unsigned grace_seconds) {
   DIR *list = opendir(directory);
   if (!list)
     return errno == ENOENT ? 0 : -NT_ERR_IO;
@@ -113,7 +118,7 @@ int nt_drain_collect(const char *directory, unsigned grace_seconds) {
   for (struct dirent *entry; (entry = readdir(list));) {
     char path[1024];
     const int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    if (length > 0 && (size_t)length < sizeof path && may_collect(entry->d_name))
+    if (length > 0 && (size_t)length < sizeof path && may_collect(path, entry->d_name, own))
       removed += collect(path, grace_seconds);
   }
   if (!sigismember(&pending, SIGXFSZ)) {

@@ -29,9 +29,13 @@ static bool same_boot(const char *boot_id, size_t size) {
   return boot[0] && !strncmp(boot, boot_id, size);
 }
 
+/* And /proc counts as that namespace does: it may have been mounted in another one. */
 static bool same_pid_namespace(uint64_t pid_ns) {
   struct stat own;
-  return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == pid_ns;
+  char text[32];
+  return stat("/proc/self/ns/pid", &own) == 0 && (uint64_t)own.st_ino == pid_ns &&
+         nt_read_text("/proc/self/stat", text, sizeof text) > 0 &&
+         strtol(text, NULL, 10) == (long)getpid();
 }
 
 /* The state letter of a process that has this pid and start time, 0 if there is none, or none any more: one that is
@@ -137,8 +141,10 @@ static enum nt_process_state judge(const struct nt_trace *trace, int64_t now_ns)
 
 bool nt_area_owner_lives(const struct nt_area *area) {
   const struct nt_area_header *header = area->header;
+  const uint32_t helper = atomic_load_explicit(&header->helper_tid, memory_order_acquire);
   return same_boot(header->boot_id, sizeof header->boot_id) && same_pid_namespace(header->pid_ns) &&
-         proc_state(header->pid, header->start_time) != 0;
+         proc_state(header->pid, header->start_time) != 0 &&
+         (!helper || thread_exists(header->pid, helper));
 }
 
 static int64_t latest(int64_t a, int64_t b) {

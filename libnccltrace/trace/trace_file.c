@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -126,6 +127,29 @@ int nt_trace_file_state(struct nt_trace_file *file, const struct nt_buffer *fram
   if (!rc)
     file->state_version = version;
   return rc;
+}
+
+void nt_trace_file_lift(struct nt_trace_file *file) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit))
+    return;
+  /* The kernel's table grows to the highest number. */
+  const int end = limit.rlim_cur < 1024 ? (int)limit.rlim_cur : 1024;
+  for (int least = end - 1; least > file->fd && least > end - 64; least--) {
+    const int high = fcntl(file->fd, F_DUPFD_CLOEXEC, least);
+    if (high < 0)
+      continue;
+    close(file->fd); /* and with it goes the lock */
+    file->fd = high;
+    (void)nt_area_lock(high);
+    return;
+  }
+}
+
+bool nt_trace_file_is_gone(const struct nt_trace_file *file) {
+  struct stat now, named;
+  return fstat(file->fd, &now) == 0 && now.st_nlink == 0 && lstat(file->path, &named) != 0 &&
+         errno == ENOENT;
 }
 
 int nt_trace_file_sync(struct nt_trace_file *file) {

@@ -84,6 +84,12 @@ int nt_trace_file_append(struct nt_trace_file *file, const unsigned char *frames
 int nt_trace_file_evidence(struct nt_trace_file *file, const struct nt_buffer *frame);
 int nt_trace_file_state(struct nt_trace_file *file, const struct nt_buffer *frame);
 
+/* Takes a high descriptor instead, which nobody gets who asks for any. */
+void nt_trace_file_lift(struct nt_trace_file *file);
+
+/* The file has no name any more: somebody has removed it, or the directory it was in. */
+bool nt_trace_file_is_gone(const struct nt_trace_file *file);
+
 int nt_trace_file_sync(struct nt_trace_file *file);
 void nt_trace_file_close(struct nt_trace_file *file);
 

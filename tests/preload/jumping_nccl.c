@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Another interposer in front of NCCL: it leaves an all-reduce of 666 elements by longjmp, as an
- * exception thrown through C code would, and passes everything else on.
+ * exception thrown through C code would, and one of 555 with the thread that makes it; it forks inside one of 777, and
+ * the child returns with an error. Everything else it passes on.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "nccl/nccl_types.h"
 
@@ -21,6 +25,13 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
                        cudaStream_t);
   if (count == 666 && jumping_target)
     longjmp(*jumping_target, 1);
+  if (count == 555)
+    pthread_exit(NULL);
+  pid_t child = count == 777 ? fork() : -1;
+  if (child == 0)
+    return ncclInternalError;
+  if (child > 0)
+    waitpid(child, NULL, 0);
   *(void **)&next = dlsym(RTLD_NEXT, "ncclAllReduce");
   return next(send, recv, count, type, op, comm, stream);
 }

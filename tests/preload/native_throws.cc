@@ -28,3 +28,9 @@ int throw_and_catch(void (*call)()) {
   }
   return 0;
 }
+
+extern "C" __attribute__((visibility("default"))) void throw_uncaught();
+
+void throw_uncaught() {
+  throw std::runtime_error("uncaught");
+}
