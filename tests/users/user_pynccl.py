@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL through pynccl_wrapper.py, the ctypes binding of vLLM and of SGLang, as published.
 
-Without PyTorch the file is loaded on its own, and what it names of PyTorch and of its package is stood in for: it uses
-them for messages and for types that are not needed here.
+Where the whole package cannot be imported the file is loaded on its own, and what it names of PyTorch and of its
+package is stood in for: it uses them for messages and for types that are not needed here.
 """
 import ctypes
 import importlib
@@ -27,8 +27,9 @@ def module(name, **content):
 
 def stand_in(package, path):
     """What pynccl_wrapper.py imports."""
-    module("torch", dtype=object, version=types.SimpleNamespace(cuda="13.0", hip=None))
-    module("torch.distributed", ReduceOp=types.SimpleNamespace())
+    if not importlib.util.find_spec("torch"):
+        module("torch", dtype=object, version=types.SimpleNamespace(cuda="13.0", hip=None))
+        module("torch.distributed", ReduceOp=types.SimpleNamespace())
     log = logging.getLogger(package)
     log.warning_once = log.info_once = log.debug_once = log.debug
     module(package, envs=module(package + ".envs", VLLM_NCCL_SO_PATH=path, VLLM_USE_NCCL_SYMM_MEM=False))
@@ -41,11 +42,10 @@ def stand_in(package, path):
 def load_wrapper(package, path):
     """package: vllm or sglang.srt."""
     name = f"{package}.{WRAPPER}"
-    if importlib.util.find_spec("torch"):
-        try:
-            return importlib.import_module(name)
-        except ImportError as error:
-            raise Unusable(f"{name} cannot be imported: {error}") from error
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        pass
     relative = pathlib.Path(*name.split(".")).with_suffix(".py")
     file = next((folder / relative for folder in map(pathlib.Path, sys.path) if (folder / relative).exists()), None)
     if not file:
