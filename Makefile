@@ -95,7 +95,7 @@ PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
 # ---- targets people type -----------------------------------------------------------------------
 
 .PHONY: all sim scenario check check-build check-fast check-sim check-unit check-cli check-runner \
-        check-scenarios check-fuzz check-api check-abi lint bench fuzz demo install dist clean help FORCE
+        check-scenarios check-users check-fuzz check-api check-abi lint bench fuzz demo install dist clean help FORCE
 
 all: $(PRODUCTS)
 
@@ -106,7 +106,7 @@ include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk tests/p
 check:
 	@tests/setup build check lint
 	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) check-build
-	@tests/run-check sim unit cli runner scenarios fuzz api lint
+	@tests/run-check sim unit cli runner scenarios users fuzz api lint
 
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
@@ -115,11 +115,13 @@ check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS) $(GEN_JOB)
 
 check-sim: sim
 check-unit: $(UNIT_TESTS)
-check-cli check-runner check-scenarios: all sim scenario
+check-cli check-runner check-scenarios check-users: all sim scenario
+# Fetches other people's packages, up to so many MB for each user.
+check-users: export USERS_DOWNLOAD ?= 500
 check-cli: $(GEN_JOB)
 check-fuzz: $(REPLAYS)
 lint: all
-check-sim check-unit check-cli check-runner check-scenarios check-fuzz check-api:
+check-sim check-unit check-cli check-runner check-scenarios check-users check-fuzz check-api:
 	@tests/run-check $(@:check-%=%)
 lint:
 	@tests/run-check lint

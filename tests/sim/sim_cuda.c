@@ -126,6 +126,33 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
   return CUDA_SUCCESS;
 }
 
+/* Of memory it is only known that it is the device's; which one, its user must know. */
+CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr) {
+  enum { CONTEXT = 1, MEMORY_TYPE = 2, DEVICE_POINTER = 3, IS_MANAGED = 8, DEVICE_ORDINAL = 9 };
+  const int device = sim_device_current();
+  if (!data || !sim_memory_is_known((const void *)(uintptr_t)ptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+  case CONTEXT:
+    *(CUcontext *)data = sim_device_context(device);
+    return CUDA_SUCCESS;
+  case MEMORY_TYPE:
+    *(unsigned int *)data = 2; /* CU_MEMORYTYPE_DEVICE */
+    return CUDA_SUCCESS;
+  case DEVICE_POINTER:
+    *(CUdeviceptr *)data = ptr;
+    return CUDA_SUCCESS;
+  case IS_MANAGED:
+    *(unsigned int *)data = 0;
+    return CUDA_SUCCESS;
+  case DEVICE_ORDINAL:
+    *(int *)data = device;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size) {
   return size ? sim_memory_alloc((void **)ptr, size) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -137,6 +164,27 @@ CUresult cuMemFree_v2(CUdeviceptr ptr) {
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
   return sim_stream_create(stream, flags);
+}
+
+/* There is one priority. */
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  if (least)
+    *least = 0;
+  if (greatest)
+    *greatest = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
+  (void)priority;
+  return sim_stream_create(stream, flags);
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int *priority) {
+  if (!priority || !sim_stream_find(stream))
+    return CUDA_ERROR_INVALID_HANDLE;
+  *priority = 0;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
@@ -363,9 +411,13 @@ static const struct {
     SIM_ENTRY(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain),
     {"cuDevicePrimaryCtxRelease", (void *)cuDevicePrimaryCtxRelease_v2},
     SIM_ENTRY(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState),
+    SIM_ENTRY(cuPointerGetAttribute, cuPointerGetAttribute),
     {"cuMemAlloc", (void *)cuMemAlloc_v2},
     {"cuMemFree", (void *)cuMemFree_v2},
+    SIM_ENTRY(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange),
     SIM_ENTRY(cuStreamCreate, cuStreamCreate),
+    SIM_ENTRY(cuStreamCreateWithPriority, cuStreamCreateWithPriority),
+    SIM_ENTRY(cuStreamGetPriority, cuStreamGetPriority),
     {"cuStreamDestroy", (void *)cuStreamDestroy_v2},
     SIM_ENTRY(cuStreamQuery, cuStreamQuery),
     SIM_ENTRY(cuStreamSynchronize, cuStreamSynchronize),

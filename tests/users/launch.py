@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs job.py or perf.c with each user of NCCL under the preload, and says what its traces lack.
+
+Where it runs is a Target of tests/scenario: the simulator, or real NCCL.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from packages import PACKAGES, Missing, site_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+sys.path.insert(0, str(ROOT / "tests"))
+from scenario.target import Target     # noqa: E402
+
+RANKS = 3
+CULPRIT = 2
+UNUSABLE = 77
+# What each rank of a healthy run has called in each communicator.
+CALLS = {"AllReduce": 10, "Send": 10, "Recv": 10, "Broadcast": 1, "AllGather": 1}
+
+
+class Skip(Exception):
+    """This user cannot be run here; says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Where users run."""
+
+    target: Target
+    nccl: str           # paths
+    cudart: str
+    areas: str          # where traced processes keep their live areas
+    out: pathlib.Path   # outputs and traces, a directory for each run
+    gpus: int           # how many devices there are
+    limit_s: float      # for a run
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    name: str
+    package: str = ""       # of packages.py
+    native: bool = False    # perf.c in place of job.py
+    in_one_process: bool = False
+    gpus: int = 1           # ranks in each process
+    program: str = "job.py"
+    loose: bool = False     # makes calls of its own as well, and not from Python
+    by_dlsym: bool = False  # asks the loader for NCCL's functions by name
+    faults: tuple = (False, True)
+
+    def on(self, gpus: int) -> User:
+        """The same with no more ranks in a process than there are devices."""
+        return dataclasses.replace(self, gpus=min(self.gpus, gpus))
+
+    @property
+    def processes(self) -> int:
+        return 1 if self.in_one_process else RANKS
+
+
+USERS = [
+    User("native", native=True),
+    # Which of the ranks of one process left out a call is not told yet.
+    User("native-one-process", native=True, in_one_process=True, gpus=RANKS, faults=(False,)),
+    User("ctypes", by_dlsym=True),
+    User("nccl4py", "nccl4py"),
+    User("vllm", "vllm", by_dlsym=True),
+    User("sglang", "sglang", by_dlsym=True),
+    User("cupy", "cupy"),
+    User("cupyx", "cupy"),
+]
+# Those that take a real GPU, and are not fetched.
+ON_GPU = [User("jax", program="jax_job.py", by_dlsym=True, loose=True)]
+
+
+def line_of(marker: str) -> str:
+    """job.py:LINE of the line with this comment."""
+    for number, line in enumerate((HERE / "job.py").read_text(encoding="utf-8").splitlines(), 1):
+        if line.endswith("# " + marker):
+            return f"job.py:{number}"
+    raise KeyError(marker)
+
+
+def build_native(out: pathlib.Path, setting: Setting) -> pathlib.Path:
+    program = out / "perf"
+    command = [os.environ.get("CC", "gcc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g",
+               "-I" + str(ROOT / "tests/sim/include"), "-o", str(program), str(HERE / "perf.c"), setting.nccl,
+               setting.cudart, "-Wl,--allow-shlib-undefined"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skip("perf.c does not compile: " + done.stderr.strip().replace("\n", "; "))
+    return program
+
+
+def sees_dlsym(target: Target) -> bool:
+    """Whether this build of the library answers look-ups by name."""
+    done = subprocess.run(["nm", "-D", "--defined-only", target.tracer], capture_output=True, text=True, check=False)
+    return " dlsym\n" in done.stdout
+
+
+class Run:
+    """One run of one user: its processes, its directory, its traces."""
+
+    def __init__(self, user: User, fault: bool, setting: Setting, site: pathlib.Path | None) -> None:
+        self.user, self.fault, self.setting, self.site = user, fault, setting, site
+        self.place = setting.out / (user.name + ("-skip" if fault else ""))
+        shutil.rmtree(self.place, ignore_errors=True)
+        self.traces, self.meet = self.place / "traces", self.place / "meet"
+        self.meet.mkdir(parents=True)
+        self.deadline = time.monotonic() + setting.limit_s
+        program = build_native(self.place, setting) if user.native else None
+        self.processes = [self.start(number, program) for number in range(user.processes)]
+
+    def start(self, number: int, program: pathlib.Path | None) -> subprocess.Popen:
+        setting = self.setting
+        environment = setting.target.environment(number, self.user.processes, str(self.place))
+        environment.update(NCCLTRACE_DIR=str(self.traces), NCCLTRACE_SHM=setting.areas, USERS_NCCL=setting.nccl,
+                           USERS_CUDART=setting.cudart, PYTHONPATH=str(self.site or ""))
+        # Each says by itself who it is, and not every launcher says it in the environment.
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            environment.pop(name, None)
+        device = str(setting.target.device(number))
+        if program:
+            command = [str(program), str(number), str(self.user.processes), str(self.user.gpus), device, str(self.meet)]
+            command += [str(CULPRIT)] if self.fault else []
+        else:
+            command = [sys.executable, str(HERE / self.user.program), self.user.name, f"--rank={number}", f"--size={RANKS}",
+                       f"--device={device}", f"--meet={self.meet}", "--fault=" + ("skip" if self.fault else "none"),
+                       f"--culprit={CULPRIT}"]
+        with open(self.place / f"rank{number}.log", "wb") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
+                                    stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def last_words(self, number: int) -> str:
+        lines = (self.place / f"rank{number}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else "no output"
+
+    def end(self) -> None:
+        for process in self.processes:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)      # and what it has started
+            except ProcessLookupError:
+                pass
+            process.wait(timeout=30)
+        self.setting.target.clean(str(self.place))
+
+    def tool(self, name: str, *arguments: str) -> str:
+        done = subprocess.run([self.setting.target.tool(name), *arguments], capture_output=True, text=True, errors="replace",
+                              timeout=60, check=False)
+        return done.stdout
+
+    def verdict(self) -> dict:
+        try:
+            seen = json.loads(self.tool("tracediff", "--json", str(self.traces)))
+        except json.JSONDecodeError:
+            seen = {}
+        return {"verdict": "no trace", "findings": [], **seen}
+
+    def statuses(self) -> list:
+        """How the processes ended; those that do not end in time count as None. Raises Skip."""
+        for process in self.processes:
+            try:
+                process.wait(timeout=max(0.0, self.deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                break
+        found = [process.poll() for process in self.processes]
+        if UNUSABLE in found:
+            raise Skip(self.last_words(found.index(UNUSABLE)))
+        return found
+
+    # ---- what must be true --------------------------------------------------------------------------------
+
+    def healthy(self) -> list:
+        statuses = self.statuses()
+        for number, status in enumerate(statuses):
+            if status != 0:
+                return [f"process {number} ended with {status}: {self.last_words(number)}"]
+        verdict = self.verdict()["verdict"]
+        wrong = [] if verdict == "consistent" else [f"verdict {verdict}"]
+        traces = sorted(map(str, self.traces.glob("*.trace")))
+        if len(traces) != len(statuses):
+            return [*wrong, f"{len(traces)} traces of {len(statuses)} processes"]
+        for trace in traces:
+            wrong += self.shortcomings(json.loads(self.tool("nccltrace", "show", "--json", trace))[0])
+        wrong += self.unnamed(traces[0])
+        return wrong
+
+    def shortcomings(self, trace: dict) -> list:
+        """Calls that a trace lacks, or has too many of."""
+        if self.user.loose:
+            made = [call["function"] for call in trace["calls"]]
+            return [f"{made.count(name)} of {CALLS[name]} {name}" for name in ("AllReduce", "Send", "Recv", "AllGather")
+                    if made.count(name) < CALLS[name]]
+        wrong = []
+        comms = trace["header"]["communicators"]
+        if len(comms) != self.user.gpus:
+            wrong.append(f"{len(comms)} communicators of {self.user.gpus}")
+        for comm in comms:
+            calls = [call["function"] for call in trace["calls"] if call["comm_number"] == comm["number"]]
+            wrong += [f"{calls.count(name)} of {wanted} {name}" for name, wanted in CALLS.items()
+                      if calls.count(name) != wanted]
+            if comm["state"] != "destroyed":
+                wrong.append(f"the communicator is {comm['state']}")
+        if [call["function"] for call in trace["calls"]].count("GroupEnd") < 10:
+            wrong.append("groups are missing")
+        wrong += [f"{call['function']} gave {call['result']}" for call in trace["calls"] if call["result"] != "ok"]
+        return wrong
+
+    def unnamed(self, trace: str) -> list:
+        """Lines of the job that no call's stack leads to."""
+        if self.user.native or self.user.loose:
+            return []
+        text = self.tool("nccltrace", "show", "--stacks", trace)
+        lines = [line_of("CALL " + name) for name in ("all-reduce", "exchange", "broadcast", "all-gather")]
+        return [f"no stack leads to {line}" for line in lines if f"{line} " not in text]
+
+    def hung(self) -> list:
+        """Looks until the verdict is right, or the time is up."""
+        wrong = ["no verdict"]
+        while wrong and time.monotonic() < self.deadline:
+            if any(process.poll() is not None for process in self.processes):
+                self.statuses()
+                return [f"a process ended before its time: {self.last_words(0)}"]
+            time.sleep(0.2)
+            seen = self.verdict()
+            wrong = self.misjudged(seen)
+        return wrong
+
+    def misjudged(self, seen: dict) -> list:
+        first = (seen.get("findings") or [{}])[0]
+        found = (seen["verdict"], first.get("blame"), first.get("op"), first.get("seq"))
+        wanted = ("missing", str(CULPRIT), "AllReduce", 7)
+        if found != wanted and (not self.user.loose or found[:3] != wanted[:3]):
+            return [f"found {found}"]
+        place = line_of("CALL all-reduce")
+        named = self.user.native or self.user.loose or place in json.dumps(first)
+        return [] if named else [f"{place} is not named"]
+
+
+def check(user: User, fault: bool, setting: Setting, site: pathlib.Path | None) -> list:
+    """What is wrong; raises Skip."""
+    if user.by_dlsym and not sees_dlsym(setting.target):
+        raise Skip("this build does not see users of dlsym")
+    run = Run(user.on(setting.gpus), fault, setting, site)
+    try:
+        return run.hung() if fault else run.healthy()
+    finally:
+        run.end()
+
+
+def outcomes(user: User, setting: Setting, most_megabytes: int, wheels: pathlib.Path | None):
+    """(name, what is wrong, reason to skip) of the runs of a user."""
+    names = [f"user {user.name}: every call is seen", f"user {user.name}: who left out a call is named"]
+    try:
+        site = site_of(PACKAGES[user.package], most_megabytes, wheels) if user.package else None
+        for fault in user.faults:
+            yield names[fault], check(user, fault, setting, site), ""
+    except (Missing, Skip) as reason:
+        yield f"user {user.name}", [], str(reason)
