@@ -2,6 +2,7 @@
 /* Starting and completing records, and calls that are only noted. */
 #include "preload/call.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 
 #include "preload/call_parts.h"
@@ -10,6 +11,7 @@
 
 void nt_call_abandon(struct nt_thread *thread) {
   thread->frame = 0;
+  thread->entered = NULL;
   if (!thread->open || thread->incarnation != nt_process.incarnation || !nt_recording())
     return;
   thread->open->flags |= NT_CALL_ABANDONED;
@@ -17,6 +19,42 @@ void nt_call_abandon(struct nt_thread *thread) {
   thread->open = NULL;
   nt_ring_close(&thread->ring);
   atomic_fetch_add_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
+}
+
+/* What may go on below the open call depends on where that one went. */
+static bool is_nested(const struct nt_thread *thread, unsigned fn, const void *caller,
+                      const void *frame) {
+  const struct nt_library *open = thread->entered;
+  if (!open && (uintptr_t)frame < thread->frame)
+    open = nt_resolve(fn, thread->return_address);
+  return nt_call_is_nested(thread, open, caller, frame);
+}
+
+void *nt_call_begin_entered(struct nt_call *call, unsigned fn, enum nt_shape shape,
+                            ncclComm_t handle, const void *caller, const void *frame,
+                            const struct nt_library *library) {
+  struct nt_thread *thread = &nt_thread;
+  nt_call_clear(call, fn);
+  if (NT_UNLIKELY(!nt_library_is_called(library))) {
+    int saved_errno = errno;
+    nt_library_call(library);
+    (void)dlerror();
+    errno = saved_errno;
+  }
+  if (NT_UNLIKELY(thread->frame != 0)) {
+    if (is_nested(thread, fn, caller, frame))
+      return library->fn[fn];
+    nt_call_abandon(thread);
+  }
+  if (NT_UNLIKELY(nt_library_contains(library, caller)))
+    return library->fn[fn];
+  bool recording = nt_recording();
+  if (handle && recording)
+    call->comm = nt_comm_find(thread, handle);
+  nt_call_open(call, shape, recording, frame, library);
+  if (call->thread)
+    thread->entered = library;
+  return library->fn[fn];
 }
 
 struct nt_record *nt_record_start_bare(struct nt_call *call) {

@@ -55,6 +55,8 @@ void nt_call_abandon(struct nt_thread *thread);
 static inline bool nt_call_is_nested(const struct nt_thread *thread,
                                      const struct nt_library *library, const void *caller,
                                      const void *frame) {
+  if (thread->entered)
+    library = thread->entered; /* what is open was called by its own entry */
   if (library && library->high)
     return nt_library_contains(library, caller);
   /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
@@ -62,12 +64,7 @@ static inline bool nt_call_is_nested(const struct nt_thread *thread,
          ((void *const *)thread->frame)[1] == thread->return_address;
 }
 
-/* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
- * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
-static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape,
-                                  ncclComm_t handle, const void *caller, const void *frame) {
-  struct nt_thread *thread = &nt_thread;
-  const struct nt_library *library;
+static inline void nt_call_clear(struct nt_call *call, unsigned fn) {
   call->fn = fn;
   call->thread = NULL;
   call->record = NULL;
@@ -75,20 +72,12 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
   call->term = 0;
   call->uncounted = false;
   call->gpu.track = NULL;
-  if (NT_UNLIKELY(thread->frame != 0)) {
-    library = nt_resolve(fn, caller);
-    if (nt_call_is_nested(thread, library, caller, frame))
-      return library ? library->fn[fn] : NULL;
-    nt_call_abandon(thread);
-  }
-  bool recording = nt_recording();
-  if (handle && recording)
-    call->comm = nt_comm_find(thread, handle);
-  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
-  if (NT_UNLIKELY(!library))
-    return NULL;
-  if (NT_UNLIKELY(nt_library_contains(library, caller)))
-    return library->fn[fn];
+}
+
+/* The call goes to `library`: sets call->thread if it is to be recorded. */
+static inline void nt_call_open(struct nt_call *call, enum nt_shape shape, bool recording,
+                                const void *frame, const struct nt_library *library) {
+  struct nt_thread *thread = &nt_thread;
   bool creates =
       shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
   /* Groups are followed before the first communicator too: it may be created inside one. */
@@ -103,7 +92,42 @@ static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_sha
     if (creates)
       call->comm = NULL, nt_comm_library_hint(library);
   }
+}
+
+/* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
+ * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
+static inline void *nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape,
+                                  ncclComm_t handle, const void *caller, const void *frame) {
+  struct nt_thread *thread = &nt_thread;
+  const struct nt_library *library;
+  nt_call_clear(call, fn);
+  if (NT_UNLIKELY(thread->frame != 0)) {
+    library = nt_resolve(fn, caller);
+    if (nt_call_is_nested(thread, library, caller, frame))
+      return library ? library->fn[fn] : NULL;
+    nt_call_abandon(thread);
+  }
+  bool recording = nt_recording();
+  if (handle && recording)
+    call->comm = nt_comm_find(thread, handle);
+  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
+  if (NT_UNLIKELY(!library))
+    return NULL;
+  if (NT_UNLIKELY(nt_library_contains(library, caller)))
+    return library->fn[fn];
+  nt_call_open(call, shape, recording, frame, library);
   return library->fn[fn];
+}
+
+/* The same for an entry, which calls its own library whatever the communicator. */
+void *nt_call_begin_entered(struct nt_call *call, unsigned fn, enum nt_shape shape,
+                            ncclComm_t handle, const void *caller, const void *frame,
+                            const struct nt_library *library);
+
+/* The function has returned to its entry. */
+static inline void nt_call_entered_end(struct nt_call *call) {
+  if (call->thread)
+    call->thread->entered = NULL;
 }
 
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */

@@ -177,6 +177,9 @@ static void *helper_main(void *unused) {
     beat(header);
     locked = locked || lock_area(area);
     enum nt_drain_how how = nt_requests_take(drain);
+    /* A flush may be the last thing that happens here. */
+    if (how != NT_DRAIN_LAZY && nt_evidence_update(area, &settings) && drain)
+      nt_drain_evidence(drain);
     if (drain)
       nt_drain_tick(drain, how);
     nt_requests_answer(drain);
