@@ -2,11 +2,15 @@
 /* Starting and completing records, and calls that are only noted. */
 #include "preload/call.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+
 #include "preload/call_parts.h"
 
 /* The thread's open call never returned (longjmp, an exception, a cancelled thread): closes it. */
 static void abandon(struct nt_thread *thread) {
   thread->frame = 0;
+  thread->entered = NULL;
   if (!thread->open || thread->incarnation != nt_process.incarnation || !nt_recording())
     return;
   thread->open->flags |= NT_CALL_ABANDONED;
@@ -21,6 +25,8 @@ static void abandon(struct nt_thread *thread) {
  * call's wrapper, and that wrapper still stands there. Otherwise the wrapper left the stack without returning. */
 static bool is_nested(const struct nt_thread *thread, const struct nt_library *library, unsigned fn,
                       const void *caller, const void *frame) {
+  if (thread->entered)
+    library = thread->entered; /* what is open was called by its own entry */
   if (library && library->high && (!nt_fn_is_driver(fn) || nt_library_contains(library, caller)))
     return nt_library_contains(library, caller);
   /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
@@ -28,12 +34,62 @@ static bool is_nested(const struct nt_thread *thread, const struct nt_library *l
          ((void *const *)thread->frame)[1] == thread->return_address;
 }
 
+/* The call goes to `library`: sets call->thread if it is to be recorded. */
+static void open_call(struct nt_call *call, bool recording, const void *frame,
+                      const struct nt_library *library) {
+  struct nt_thread *thread = &nt_thread;
+  const enum nt_shape shape = call->shape;
+  bool creates =
+      shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
+  /* Groups are followed before the first communicator too: it may be created inside one. */
+  bool groups = shape == NT_SHAPE_GROUP_START || shape == NT_SHAPE_GROUP_END ||
+                shape == NT_SHAPE_GROUP_SIMULATE;
+  if (recording || creates || groups) {
+    call->thread = thread;
+    thread->frame = (uintptr_t)frame;
+    thread->return_address = ((void *const *)frame)[1];
+    if (call->comm && NT_UNLIKELY(!call->comm->library))
+      call->comm->library = library;
+    if (creates)
+      call->comm = NULL, nt_comm_library_hint(library);
+  }
+}
+
+void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void *caller,
+                            const void *frame, const struct nt_library *library) {
+  struct nt_thread *thread = &nt_thread;
+  const unsigned fn = call->fn;
+  call->thread = NULL;
+  call->comm = NULL;
+  if (NT_UNLIKELY(!nt_library_is_called(library))) {
+    int saved_errno = errno;
+    nt_library_call(library);
+    (void)dlerror();
+    errno = saved_errno;
+  }
+  if (NT_UNLIKELY(thread->frame != 0)) {
+    /* What may go on below the open call depends on where that one went. */
+    bool below = !thread->entered && (uintptr_t)frame < thread->frame;
+    if (is_nested(thread, below ? nt_resolve(fn, thread->return_address) : NULL, fn, caller, frame))
+      return library->fn[fn];
+    abandon(thread);
+  }
+  if (NT_UNLIKELY(nt_library_contains(library, caller)))
+    return library->fn[fn];
+  bool recording = nt_recording();
+  if (handle && recording)
+    call->comm = nt_comm_find(thread, handle);
+  open_call(call, recording, frame, library);
+  if (call->thread)
+    thread->entered = library;
+  return library->fn[fn];
+}
+
 void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
                            const void *frame) {
   struct nt_thread *thread = &nt_thread;
   const struct nt_library *library;
   const unsigned fn = call->fn;
-  const enum nt_shape shape = call->shape;
   call->thread = NULL;
   call->comm = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
@@ -50,20 +106,7 @@ void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *
     return NULL;
   if (NT_UNLIKELY(nt_library_contains(library, caller)))
     return library->fn[fn];
-  bool creates =
-      shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_INIT_ALL || shape == NT_SHAPE_COMM_GROW;
-  /* Groups are followed before the first communicator too: it may be created inside one. */
-  bool groups = shape == NT_SHAPE_GROUP_START || shape == NT_SHAPE_GROUP_END ||
-                shape == NT_SHAPE_GROUP_SIMULATE;
-  if (recording || creates || groups) {
-    call->thread = thread;
-    thread->frame = (uintptr_t)frame;
-    thread->return_address = ((void *const *)frame)[1];
-    if (call->comm && NT_UNLIKELY(!call->comm->library))
-      call->comm->library = library;
-    if (creates)
-      call->comm = NULL, nt_comm_library_hint(library);
-  }
+  open_call(call, recording, frame, library);
   return library->fn[fn];
 }
 

@@ -48,17 +48,8 @@ struct nt_call {
   enum nt_shape shape;
 };
 
-/* What nt_call_begin does where something is not as it was in the call before. */
-void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
-                           const void *frame);
-
-/* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
- * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
-static inline __attribute__((always_inline)) void *
-nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t handle,
-              const void *caller, const void *frame) {
-  struct nt_thread *thread = &nt_thread;
-  struct nt_comm *comm = thread->last_comm;
+static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *call, unsigned fn,
+                                                                enum nt_shape shape) {
   call->fn = fn;
   call->shape = shape;
   call->record = NULL;
@@ -66,6 +57,19 @@ nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t
   call->term = 0;
   call->uncounted = false;
   call->gpu.track = NULL;
+}
+
+/* What nt_call_begin does where something is not as it was in the call before. */
+void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
+                           const void *frame);
+
+/* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
+ * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
+static inline __attribute__((always_inline)) void *
+nt_call_begin(struct nt_call *call, ncclComm_t handle, const void *caller, const void *frame) {
+  struct nt_thread *thread = &nt_thread;
+  struct nt_comm *comm = thread->last_comm;
+  const enum nt_shape shape = call->shape;
   bool by_comm = shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P || shape == NT_SHAPE_SEND ||
                  shape == NT_SHAPE_RECV;
   if (!by_comm || NT_UNLIKELY(!comm || !handle || thread->frame) ||
@@ -77,7 +81,17 @@ nt_call_begin(struct nt_call *call, unsigned fn, enum nt_shape shape, ncclComm_t
   call->thread = thread;
   thread->frame = (uintptr_t)frame;
   thread->return_address = ((void *const *)frame)[1];
-  return comm->library->fn[fn];
+  return comm->library->fn[call->fn];
+}
+
+/* The same for an entry, which calls its own library whatever the communicator. */
+void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void *caller,
+                            const void *frame, const struct nt_library *library);
+
+/* The function has returned to its entry. */
+static inline void nt_call_entered_end(struct nt_call *call) {
+  if (call->thread)
+    call->thread->entered = NULL;
 }
 
 /* The graph that cudaGraphAddNode nests, of its arguments from the fourth on; NULL if its node is of another kind. */
@@ -89,6 +103,7 @@ static inline bool nt_call_is_parents(struct nt_call *call) {
   if (NT_LIKELY(!call->record || nt_recording()))
     return false;
   call->thread->frame = 0;
+  call->thread->entered = NULL;
   call->thread->open = NULL;
   return true;
 }

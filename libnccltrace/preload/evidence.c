@@ -210,7 +210,8 @@ static void put_gpus(struct nt_evidence_text *out) {
 static const struct nt_library *library_in(const char *path) {
   const struct nt_library *library;
   for (unsigned i = 0; (library = nt_library_at(i)); i++)
-    if (library->fn[NT_FN_AllReduce] && !strcmp(library->path, path))
+    if (nt_library_is_called(library) && library->fn[NT_FN_AllReduce] &&
+        !strcmp(library->path, path))
       return library;
   return NULL;
 }
@@ -235,13 +236,14 @@ static void put_copies(struct nt_evidence_text *out) {
 
 static void put_libraries(struct nt_evidence_text *out) {
   const struct nt_library *library;
-  for (libraries_written = 0; (library = nt_library_at(libraries_written)); libraries_written++) {
+  libraries_written = nt_libraries_called();
+  for (unsigned i = 0; (library = nt_library_at(i)); i++) {
     char key[64];
-    if (!library->fn[NT_FN_AllReduce])
-      continue; /* the CUDA runtime */
-    snprintf(key, sizeof(key), "nccl.%u.path", libraries_written);
+    if (!nt_library_is_called(library) || !library->fn[NT_FN_AllReduce])
+      continue; /* only looked up, or the CUDA runtime */
+    snprintf(key, sizeof(key), "nccl.%u.path", i);
     nt_evidence_put(out, key, "%s", library->path);
-    snprintf(key, sizeof(key), "nccl.%u.version", libraries_written);
+    snprintf(key, sizeof(key), "nccl.%u.version", i);
     /* Up to 2.8 a minor version had one digit. */
     const int major = library->version >= 10000 ? 10000 : 1000;
     if (library->version)
@@ -309,7 +311,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
 
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings) {
   const char *version, *state;
-  if (!nt_gpu_at(gpus_written) && !nt_library_at(libraries_written) &&
+  if (!nt_gpu_at(gpus_written) && libraries_written == nt_libraries_called() &&
       !nt_nccl_copy_at(copies_written) && nt_comm_config_count() == configs_written &&
       (python_written || !nt_python_describe(&version, &state)))
     return false;

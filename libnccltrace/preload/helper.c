@@ -187,6 +187,7 @@ static void *helper_main(void *unused) {
     enum nt_drain_how how = nt_requests_take(drain);
     if (how == NT_DRAIN_FINAL)
       bury_threads(area);
+    /* A flush may be the last thing that happens here. */
     if (how != NT_DRAIN_LAZY && nt_evidence_update(area, &settings) && drain)
       nt_drain_evidence(drain);
     if (drain)

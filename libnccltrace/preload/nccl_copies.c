@@ -2,12 +2,10 @@
 /*
  * What an object exports is found in its own tables, since dlsym on a handle answers for its dependencies as well.
  * A fork may leave the loader's lock held for ever in the child, so no look is taken there that the parent has taken.
- * Formats: elf(5); the table of hashes as binutils writes it (DT_GNU_HASH).
  */
 #include "preload/nccl_copies.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
@@ -17,9 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "preload/elf_symbols.h"
 #include "preload/fork_lock.h"
+#include "preload/library.h"
 #include "preload/modules.h"
-#include "preload/resolve.h"
 
 enum { COPIES = 16, PATH_BYTES = 512 };
 
@@ -30,56 +29,17 @@ static unsigned libraries_seen =
     UINT_MAX; /* that had been called at the last look; UINT_MAX: there was none */
 static struct nt_fork_lock lock;
 
-struct tables {
-  const uint32_t *hash;
-  const ElfW(Sym) * symbols;
-  const char *strings;
-};
-
-/* The loader has made most of these addresses already, but not in objects whose table is read-only. */
-static const void *pointer(const struct dl_phdr_info *info, ElfW(Addr) value) {
-  return (const void *)(value < info->dlpi_addr ? value + info->dlpi_addr : value);
-}
-
-static bool find_tables(const struct dl_phdr_info *info, struct tables *out) {
-  *out = (struct tables){0};
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
-      continue;
-    const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    for (; entry->d_tag != DT_NULL; entry++) {
-      if (entry->d_tag == DT_GNU_HASH)
-        out->hash = pointer(info, entry->d_un.d_ptr);
-      else if (entry->d_tag == DT_SYMTAB)
-        out->symbols = pointer(info, entry->d_un.d_ptr);
-      else if (entry->d_tag == DT_STRTAB)
-        out->strings = pointer(info, entry->d_un.d_ptr);
-    }
-  }
-  return out->hash && out->symbols && out->strings;
+static bool tables_of(const struct dl_phdr_info *info, struct nt_elf_tables *out) {
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      return nt_elf_tables(info->dlpi_addr,
+                           (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr), out);
+  return false;
 }
 
 static bool exports(const struct dl_phdr_info *info, const char *name) {
-  struct tables tables;
-  uint32_t hash = 5381;
-  if (!find_tables(info, &tables))
-    return false;
-  for (const char *at = name; *at; at++)
-    hash = hash * 33 + (unsigned char)*at;
-  const uint32_t buckets = tables.hash[0], first = tables.hash[1], words = tables.hash[2];
-  const uint32_t *bucket = tables.hash + 4 + words * (sizeof(ElfW(Addr)) / 4);
-  const uint32_t *chain = bucket + buckets;
-  uint32_t i = buckets ? bucket[hash % buckets] : 0;
-  if (i < first)
-    return false;
-  for (;; i++) {
-    const uint32_t here = chain[i - first];
-    if ((here | 1) == (hash | 1) && tables.symbols[i].st_shndx != SHN_UNDEF &&
-        !strcmp(tables.strings + tables.symbols[i].st_name, name))
-      return true;
-    if (here & 1)
-      return false;
-  }
+  struct nt_elf_tables tables;
+  return tables_of(info, &tables) && nt_elf_symbol(&tables, name);
 }
 
 _Static_assert(sizeof((struct nt_nccl_copy *)0)->build_id == NT_BUILD_ID_TEXT,
@@ -132,9 +92,7 @@ static void ask_runtime(const char *path) {
 void nt_nccl_copies_look(void) {
   const int saved_errno = errno;
   char runtime[PATH_BYTES] = "";
-  unsigned libraries = 0;
-  while (nt_library_at(libraries))
-    libraries++;
+  const unsigned libraries = nt_libraries_called();
   if (__atomic_exchange_n(&libraries_seen, libraries, __ATOMIC_ACQ_REL) == libraries)
     return;
   nt_fork_lock(&lock);

@@ -17,6 +17,7 @@
 
 #include "preload/comm_config.h"
 #include "preload/comms.h"
+#include "preload/dlsym_filter.h"
 #include "preload/dump_thread.h"
 #include "preload/dump_signal.h"
 #include "preload/evidence.h"
@@ -136,6 +137,7 @@ static void start(int rank, int nranks) {
     nt_log("NCCLTRACE=%s: this process is not traced", getenv("NCCLTRACE"));
   if (!settings.enabled)
     return;
+  nt_dlsym_say();
   nt_world_read(&world);
   if (nt_area_directory(directory, sizeof(directory)) != 0) {
     nt_complain(NULL, "NCCLTRACE_SHM is too long: this job is not traced");

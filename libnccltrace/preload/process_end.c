@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/dlsym_filter.h"
 #include "preload/process.h"
 
 #define NT_PUBLIC __attribute__((visibility("default")))
@@ -20,7 +21,7 @@
 static void (*next_exit)(int);
 
 void nt_process_find_exit(void) {
-  *(void **)&next_exit = dlsym(RTLD_NEXT, "exit");
+  *(void **)&next_exit = nt_dlsym_bare(RTLD_NEXT, "exit");
 }
 
 NT_PUBLIC void _exit(int code) {
@@ -45,7 +46,7 @@ NT_PUBLIC void exit(int code) {
 NT_PUBLIC void quick_exit(int code) {
   void (*next)(int) = NULL;
   nt_process_leaving(code);
-  *(void **)&next = dlsym(RTLD_NEXT, "quick_exit");
+  *(void **)&next = nt_dlsym_bare(RTLD_NEXT, "quick_exit");
   if (next)
     next(code);
   _exit(code);

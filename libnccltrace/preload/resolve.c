@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs in application threads at a call site's first NCCL call, under a lock; afterwards the answer
- * is found in a table that only grows. dlopen is only ever asked for what is loaded already
- * (RTLD_NOLOAD), by name: a link_map is not a handle.
+ * Runs in application threads at a call site's first NCCL call; afterwards the answer is found in a table. dlopen is only
+ * ever asked for what is loaded already (RTLD_NOLOAD), by name: a link_map is not a handle.
  */
 #include "preload/resolve.h"
 
@@ -10,22 +9,21 @@
 #include <errno.h>
 #include <link.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "preload/dlsym_filter.h"
 #include "preload/fork_lock.h"
 #include "preload/modules.h"
 
-enum { LIBRARIES = 16, SITES = 1024 /* power of two */ };
+enum { SITES = 1024 /* power of two */ };
 
+/* A site without a caller was of an object that is unloaded: it has no meaning, and may be used again. */
 struct site {
   const void *caller;
   const struct nt_library *library;
 };
 
-static struct nt_library libraries[LIBRARIES];
-static unsigned library_count;
 static struct site site_pool[SITES / 2];
 static unsigned site_count;
 static struct site *site_table[SITES];
@@ -40,17 +38,10 @@ static struct link_map *object_of(const void *address) {
   return map;
 }
 
-static bool in_own_object(const void *address) {
-  static uintptr_t low, high;
-  if (!high)
-    (void)nt_module_range(&site_table, &low, &high);
-  return (uintptr_t)address >= low && (uintptr_t)address < high;
-}
-
 /* dlsym that never answers with one of our wrappers. */
 static void *look_up(void *handle, unsigned fn) {
-  void *found = handle ? dlsym(handle, nt_fn_symbol(fn)) : NULL;
-  return found && !in_own_object(found) ? found : NULL;
+  void *found = handle ? nt_dlsym_bare(handle, nt_fn_symbol(fn)) : NULL;
+  return found && !nt_in_own_object(found) ? found : NULL;
 }
 
 static void *open_loaded(const char *path) {
@@ -85,90 +76,73 @@ static void *scan_objects(unsigned fn) {
   return scan.handle;
 }
 
-/* A handle in whose scope `fn` is found, as the loader would have searched for this caller. */
+static void close_scope(void *scope) {
+  if (scope && scope != RTLD_NEXT)
+    dlclose(scope);
+}
+
+/* Keeps a scope in which `fn` is found, closes any other. */
+static bool is_scope(void *scope, unsigned fn) {
+  if (look_up(scope, fn))
+    return true;
+  close_scope(scope);
+  return false;
+}
+
+/* A handle in whose scope `fn` is found, as the loader would have searched for this caller: to be closed. */
 static void *find_scope(unsigned fn, const void *caller) {
   if (look_up(RTLD_NEXT, fn))
     return RTLD_NEXT;
   struct link_map *object = object_of(caller);
   void *handle = object ? open_loaded(object->l_name) : NULL;
-  if (look_up(handle, fn))
+  if (is_scope(handle, fn))
     return handle;
   handle = nt_fn_is_cuda(fn) ? NULL : open_loaded("libnccl.so.2");
-  if (look_up(handle, fn))
+  if (is_scope(handle, fn))
     return handle;
   handle = scan_objects(fn);
   if (handle)
     return handle;
   const char *path = getenv("NCCLTRACE_NCCL");
   handle = path && *path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
-  return look_up(handle, fn) ? handle : NULL;
-}
-
-static int version_of(void *scope) {
-  int (*get_version)(int *) = NULL;
-  int version = 0;
-  void *found = dlsym(scope, "ncclGetVersion");
-  *(void **)&get_version = found && !in_own_object(found) ? found : NULL;
-  return get_version && get_version(&version) == 0 ? version : 0;
-}
-
-static const struct nt_library *library_from(void *scope, unsigned fn) {
-  void *address = look_up(scope, fn);
-  for (unsigned i = 0; i < library_count; i++)
-    if (libraries[i].fn[fn] == address)
-      return &libraries[i];
-  if (library_count == LIBRARIES)
-    return NULL;
-  struct nt_library *library = &libraries[library_count];
-  /* What is called first may be the CUDA runtime's; the copy is NCCL's object all the same. */
-  void *nccl = look_up(scope, NT_FN_AllReduce);
-  struct link_map *asked = object_of(address), *object = nccl ? object_of(nccl) : asked;
-  /* A reference of our own: the application may close the objects, and their callers may come back. */
-  if (asked)
-    (void)open_loaded(asked->l_name);
-  if (object && object != asked)
-    (void)open_loaded(object->l_name);
-  for (unsigned i = 0; i < NT_FN_LIMIT; i++)
-    if (nt_fn_name(i))
-      library->fn[i] = look_up(scope, i);
-  library->index = (uint16_t)library_count;
-  library->version = version_of(scope);
-  snprintf(library->path, sizeof(library->path), "%s",
-           object && object->l_name ? object->l_name : "");
-  /* NCCL linked statically into somebody's library: its callers live in the same object, so the
-   * address of a caller says nothing there. */
-  const char *base = strrchr(library->path, '/');
-  base = base ? base + 1 : library->path;
-  if (strncmp(base, "libnccl", 7) == 0)
-    (void)nt_module_range(nccl ? nccl : address, &library->low, &library->high);
-  __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
-  return library;
+  return is_scope(handle, fn) ? handle : NULL;
 }
 
 static unsigned site_hash(const void *caller) {
   return (unsigned)((uintptr_t)caller * UINT64_C(0x9e3779b97f4a7c15) >> 54) & (SITES - 1);
 }
 
+/* Under the lock. A site that is used again may be seen by a reader with its old caller and its new library, but only by
+ * one whose object is unloaded. */
 static void remember(const void *caller, const struct nt_library *library) {
+  unsigned i = site_hash(caller);
+  for (; site_table[i]; i = (i + 1) & (SITES - 1)) {
+    if (site_table[i]->caller)
+      continue;
+    site_table[i]->library = library;
+    __atomic_store_n(&site_table[i]->caller, caller, __ATOMIC_RELEASE);
+    return;
+  }
   if (site_count == SITES / 2)
     return; /* further call sites pay for their look-up each time */
   struct site *site = &site_pool[site_count++];
   *site = (struct site){caller, library};
-  unsigned i = site_hash(caller);
-  while (site_table[i])
-    i = (i + 1) & (SITES - 1);
   __atomic_store_n(&site_table[i], site, __ATOMIC_RELEASE);
 }
 
-static const struct nt_library *resolve_slowly(unsigned fn, const void *caller) {
+static __attribute__((noinline)) const struct nt_library *resolve_slowly(unsigned fn,
+                                                                         const void *caller) {
   int saved_errno = errno;
-  nt_fork_lock(&lock);
   void *scope = find_scope(fn, caller);
-  const struct nt_library *library = scope ? library_from(scope, fn) : NULL;
-  if (library)
+  const struct nt_library *library = scope ? nt_library_of(scope, fn, look_up(scope, fn)) : NULL;
+  if (library) {
+    nt_library_call(library);
+    nt_fork_lock(&lock);
     remember(caller, library);
+    nt_fork_unlock(&lock);
+  }
+  close_scope(scope);
   (void)dlerror(); /* what our look-ups left is not the application's */
-  nt_fork_unlock(&lock);
   errno = saved_errno;
   return library;
 }
@@ -178,11 +152,57 @@ const struct nt_library *nt_resolve(unsigned fn, const void *caller) {
     struct site *site = __atomic_load_n(&site_table[i], __ATOMIC_ACQUIRE);
     if (!site)
       return resolve_slowly(fn, caller);
-    if (site->caller == caller)
+    if (__atomic_load_n(&site->caller, __ATOMIC_ACQUIRE) == caller)
       return site->library;
   }
 }
 
-const struct nt_library *nt_library_at(unsigned i) {
-  return i < __atomic_load_n(&library_count, __ATOMIC_ACQUIRE) ? &libraries[i] : NULL;
+/* ---- objects that go ---------------------------------------------------------------------------- */
+
+struct loaded {
+  bool site[SITES / 2]; /* its caller's object is loaded */
+  unsigned count;
+};
+
+static int mark_loaded(struct dl_phdr_info *info, size_t size, void *data) {
+  struct loaded *loaded = data;
+  (void)size;
+  for (unsigned i = 0; i < loaded->count; i++)
+    if (!loaded->site[i])
+      loaded->site[i] =
+          nt_module_holds(info, (uintptr_t)__atomic_load_n(&site_pool[i].caller, __ATOMIC_RELAXED));
+  return 0;
+}
+
+static int count_unloads(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  *(unsigned long long *)data = info->dlpi_subs;
+  return 1;
+}
+
+/* What comes to lie at the same addresses later is another caller. */
+static void forget_unloaded(void) {
+  static unsigned long long unloads_seen;
+  unsigned long long unloads = 0;
+  struct loaded loaded = {.count = 0};
+  nt_modules_each(count_unloads, &unloads);
+  if (__atomic_exchange_n(&unloads_seen, unloads, __ATOMIC_RELAXED) == unloads)
+    return;
+  loaded.count = __atomic_load_n(&site_count, __ATOMIC_ACQUIRE);
+  nt_modules_each(mark_loaded, &loaded);
+  nt_fork_lock(&lock);
+  for (unsigned i = 0; i < loaded.count; i++)
+    if (!loaded.site[i])
+      __atomic_store_n(&site_pool[i].caller, NULL, __ATOMIC_RELEASE);
+  nt_fork_unlock(&lock);
+}
+
+__attribute__((visibility("default"))) int dlclose(void *handle) {
+  int result = nt_dlclose_next(handle);
+  if (__atomic_load_n(&site_count, __ATOMIC_ACQUIRE)) {
+    int saved_errno = errno;
+    forget_unloaded();
+    errno = saved_errno;
+  }
+  return result;
 }

@@ -162,6 +162,10 @@ static void set_directory(struct nt_settings *out) {
     out->fallback[0] = 0;
 }
 
+bool nt_settings_dlsym(void) {
+  return switch_or("NCCLTRACE", true) && switch_or("NCCLTRACE_DLSYM", true);
+}
+
 void nt_settings_read(struct nt_settings *out) {
   memset(out, 0, sizeof(*out));
   out->log = switch_or("NCCLTRACE_LOG", false);
@@ -169,6 +173,7 @@ void nt_settings_read(struct nt_settings *out) {
   out->enabled = switch_or("NCCLTRACE", true);
   out->gpu = switch_or("NCCLTRACE_GPU", true);
   out->python = switch_or("NCCLTRACE_PYTHON", true);
+  (void)switch_or("NCCLTRACE_DLSYM", true); /* nt_settings_dlsym was asked when there was no log */
   out->native = switch_or("NCCLTRACE_NATIVE", false);
   out->signal = signal_or_any("NCCLTRACE_SIGNAL");
   out->watchdog_ns = seconds_or_learned("NCCLTRACE_WATCHDOG");

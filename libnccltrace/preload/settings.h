@@ -28,6 +28,9 @@ struct nt_settings {
  * instead. */
 void nt_settings_read(struct nt_settings *out);
 
+/* NCCLTRACE_DLSYM, and NCCLTRACE itself: look-ups by name are answered by us. Says nothing, whatever it finds. */
+bool nt_settings_dlsym(void);
+
 /* "64M" -> 67108864; K, M, G and plain bytes. 0 if it is not a size. */
 uint64_t nt_settings_size(const char *text);
 

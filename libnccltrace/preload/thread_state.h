@@ -15,6 +15,7 @@
 #include "preload/process.h"
 
 struct nt_comm;
+struct nt_library;
 
 /* A call inside a group that has taken a number and gives it back if the group is discarded. */
 struct nt_pending {
@@ -38,13 +39,14 @@ struct nt_group_launch {
 
 struct nt_thread {
   struct nt_ring_writer ring;
-  struct nt_record *open;    /* of the outermost call, NULL outside and when it found no room */
-  uintptr_t frame;           /* stack frame of the outermost wrapper, 0 outside */
-  void *return_address;      /* as it lies in that frame */
-  struct nt_comm *last_comm; /* most recently used communicator */
-  uint64_t last_stream;      /* key of the stream most recently used, 0 if none */
-  uint16_t last_stream_slot; /* its slot in the area */
-  uint32_t incarnation;      /* of the process for which `ring` is valid */
+  struct nt_record *open; /* of the outermost call, NULL outside and when it found no room */
+  uintptr_t frame;        /* stack frame of the outermost wrapper, 0 outside */
+  void *return_address;   /* as it lies in that frame */
+  const struct nt_library *entered; /* of the outermost call, if it came by an entry; else NULL */
+  struct nt_comm *last_comm;        /* most recently used communicator */
+  uint64_t last_stream;             /* key of the stream most recently used, 0 if none */
+  uint16_t last_stream_slot;        /* its slot in the area */
+  uint32_t incarnation;             /* of the process for which `ring` is valid */
   uint32_t group_depth;
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
   uint16_t capture_slot; /* stream of the group that was asked last whether it is being captured */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines.
+ * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines. And the entries for those
+ * who look functions up by name: the same again, for each of the first libraries.
  *
  * A wrapper that finds nothing behind it answers ncclInvalidUsage or cudaErrorUnknown, the nearest to the
  * symbol error that the process would have met without us.
  */
 #include "preload/call.h"
+#include "preload/entries.h"
 
 /* Which pair of functions records a shape. */
 #define ENTER_UNIQUE_ID nt_enter_plain
@@ -78,24 +80,28 @@
 
 enum { CUDA_ERROR_UNKNOWN = 999 };
 
+#define BODY(id, as, shape, params, arguments, fields, nothing, begin)                             \
+  const struct nt_args args = {STRIP fields};                                                      \
+  struct nt_call call;                                                                             \
+  int(*real) params;                                                                               \
+  nt_call_clear(&call, id, NT_SHAPE_##shape);                                                      \
+  *(void **)(&real) =                                                                              \
+      begin(&call, args.comm, __builtin_return_address(0), __builtin_frame_address(0));            \
+  if (NT_UNLIKELY(!real))                                                                          \
+    return nothing;                                                                                \
+  call.fn = NT_FN_##as;                                                                            \
+  if (call.thread)                                                                                 \
+    ENTER_##shape(&call, &args);                                                                   \
+  int result = real arguments;                                                                     \
+  if (NT_UNLIKELY(nt_call_is_parents(&call)))                                                      \
+    return result;                                                                                 \
+  if (call.thread)                                                                                 \
+    EXIT_##shape(&call, &args, result);
+
 #define WRAPPER(id, symbol, as, shape, params, arguments, fields, nothing)                         \
   __attribute__((visibility("default"))) int symbol params;                                        \
   int symbol params {                                                                              \
-    const struct nt_args args = {STRIP fields};                                                    \
-    struct nt_call call;                                                                           \
-    int(*real) params;                                                                             \
-    *(void **)(&real) = nt_call_begin(&call, id, NT_SHAPE_##shape, args.comm,                      \
-                                      __builtin_return_address(0), __builtin_frame_address(0));    \
-    if (NT_UNLIKELY(!real))                                                                        \
-      return nothing;                                                                              \
-    call.fn = NT_FN_##as;                                                                          \
-    if (call.thread)                                                                               \
-      ENTER_##shape(&call, &args);                                                                 \
-    int result = real arguments;                                                                   \
-    if (NT_UNLIKELY(nt_call_is_parents(&call)))                                                    \
-      return result;                                                                               \
-    if (call.thread)                                                                               \
-      EXIT_##shape(&call, &args, result);                                                          \
+    BODY(id, as, shape, params, arguments, fields, nothing, nt_call_begin)                         \
     return result;                                                                                 \
   }
 
@@ -105,3 +111,53 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
 #define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields)                               \
   WRAPPER(id, symbol, as, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
 #include "nccl/cuda_api.def"
+
+/* ---- entries ------------------------------------------------------------------------------------ */
+
+#define BEGIN_ENTRY(call, comm, caller, frame)                                                     \
+  nt_call_begin_entered(call, comm, caller, frame, library)
+
+#define ENTRY(index, id, symbol, as, shape, params, arguments, fields, nothing)                    \
+  static int entry_##index##_##symbol params {                                                     \
+    const struct nt_library *library = &nt_libraries[index];                                       \
+    BODY(id, as, shape, params, arguments, fields, nothing, BEGIN_ENTRY)                           \
+    nt_call_entered_end(&call);                                                                    \
+    return result;                                                                                 \
+  }
+
+#define ENTRIES(...)                                                                               \
+  ENTRY(0, __VA_ARGS__)                                                                            \
+  ENTRY(1, __VA_ARGS__)                                                                            \
+  ENTRY(2, __VA_ARGS__)                                                                            \
+  ENTRY(3, __VA_ARGS__)                                                                            \
+  ENTRY(4, __VA_ARGS__)                                                                            \
+  ENTRY(5, __VA_ARGS__)                                                                            \
+  ENTRY(6, __VA_ARGS__)                                                                            \
+  ENTRY(7, __VA_ARGS__)
+_Static_assert(NT_ENTRY_LIBRARIES == 8, "one ENTRY for each");
+
+#define NT_FN(id, name, shape, params, arguments, fields)                                          \
+  ENTRIES(id, nccl##name, name, shape, params, arguments, fields, ncclInvalidUsage)
+#include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields)                               \
+  ENTRIES(id, symbol, as, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
+#include "nccl/cuda_api.def"
+
+#define ENTRY_ROW(id, symbol)                                                                      \
+  [id] = {                                                                                         \
+      (void *)entry_0_##symbol, (void *)entry_1_##symbol, (void *)entry_2_##symbol,                \
+      (void *)entry_3_##symbol, (void *)entry_4_##symbol, (void *)entry_5_##symbol,                \
+      (void *)entry_6_##symbol, (void *)entry_7_##symbol,                                          \
+  },
+
+static void *const entries[NT_FN_LIMIT][NT_ENTRY_LIBRARIES] = {
+#define NT_FN(id, name, shape, params, arguments, fields) ENTRY_ROW(id, nccl##name)
+#include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields) ENTRY_ROW(id, symbol)
+#include "nccl/cuda_api.def"
+};
+
+void *nt_entry(const struct nt_library *library, unsigned fn) {
+  return fn < NT_FN_LIMIT && library->index < NT_ENTRY_LIBRARIES ? entries[fn][library->index]
+                                                                 : NULL;
+}

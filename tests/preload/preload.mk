@@ -60,3 +60,69 @@ $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flag
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(CFLAGS) -Wall -Wextra -fPIC -shared -o $@ $<
+
+# Copies of NCCL that can be told apart, and users of NCCL linked in every way: tests/cli/resolve.sh.
+NCCL_USERS := $(addprefix $(BUILD)/preload/,numbered/libnccl-1.so numbered/libnccl-2.so numbered/libnccl-3.so \
+  user_linked.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
+  libquota.so libearly.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
+scenario: $(NCCL_USERS)
+
+LINK_USER = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
+SIM_LINK = -L$(BUILD)/sim -Wl,-rpath-link,$(BUILD)/sim
+SIM_STATIC = -Wl,--whole-archive $(BUILD)/sim/libnccl_static.a -Wl,--no-whole-archive $(SIM_LINK) -l:libcuda.so.1
+
+$(BUILD)/preload/numbered/libnccl-%.so: tests/preload/numbered_nccl.c $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_STATIC) -Wl,-soname,$(@F)
+
+$(BUILD)/preload/user_linked.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2
+
+$(BUILD)/preload/user_numbered%.so: tests/preload/nccl_user.c $(BUILD)/preload/numbered/libnccl-%.so
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) -L$(@D)/numbered -l:libnccl-$*.so $(SIM_LINK) -Wl,-rpath,'$$ORIGIN/numbered'
+
+$(BUILD)/preload/user_static.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_STATIC)
+
+$(BUILD)/preload/user_symbolic.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_STATIC) -Wl,-Bsymbolic
+
+$(BUILD)/preload/libpassing.so: tests/preload/passing_nccl.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) -ldl
+
+$(BUILD)/preload/libquota.so: tests/preload/quota_dlsym.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) -ldl
+
+$(BUILD)/preload/libearly.so: tests/preload/early_user.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) -ldl
+
+RESOLVE_CASES = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $<
+$(BUILD)/preload/resolve_cases: tests/preload/resolve_cases.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(RESOLVE_CASES) -ldl
+
+$(BUILD)/preload/resolve_cases-asan: tests/preload/resolve_cases.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(RESOLVE_CASES) -fsanitize=address -ldl
+
+$(BUILD)/preload/resolve_cases-tsan: tests/preload/resolve_cases.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(RESOLVE_CASES) -fsanitize=thread -ldl
+
+# Programs that need one of the libraries from the start.
+$(BUILD)/preload/resolve_early: tests/preload/user_program.c $(BUILD)/preload/libearly.so
+	$(call say,LD,$@)
+	$(Q)$(RESOLVE_CASES) -DUSER_FUNCTION='early_result()' -L$(@D) -l:libearly.so -Wl,-rpath,'$$ORIGIN' -ldl
+
+$(BUILD)/preload/user_program: tests/preload/user_program.c tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(RESOLVE_CASES) -DUSER_FUNCTION='user_run(9)' tests/preload/nccl_user.c $(SIM_LINK) -l:libnccl.so.2

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every way to NCCL is seen, and leads where it leads without the library: direct links, local scopes, look-ups by name,
+# several copies, static ones, other interposers. Real calls on the simulator; what the trace has is what is checked.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+work=$(mktemp -d)
+shm=/dev/shm/nt-resolve-$$
+passed=0 failed=0
+trap 'rm -rf "$work" "$shm"' EXIT
+export LD_LIBRARY_PATH=$build/sim NCCLTRACE_SHM=$shm
+
+. tests/cli/checks.bash
+
+users=$build/preload
+nccl=$build/sim/libnccl.so.2
+one=$users/numbered/libnccl-1.so two=$users/numbered/libnccl-2.so three=$users/numbered/libnccl-3.so
+before="" behind="" program=$users/resolve_cases settings=()
+
+# run NAME ARGUMENT...: $program with the library between $before and $behind; status in $status, trace in $trace.
+run() {
+  trace=$work/$1/rank0.trace
+  local name=$1
+  shift
+  (exec env LD_PRELOAD="${before:+$before:}$build/libnccltrace.so${behind:+:$behind}" NCCLTRACE_DIR="$work/$name" \
+    "${settings[@]}" timeout 60 "$program" "$@") >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+said() { echo "status $status, $(head -c 600 "$work/out" "$work/err"), calls: $(calls | tr '\n' ' ')"; }
+# calls: function and count of each collective and creation, one line a call
+calls() { "$build/nccltrace" show "$trace" 2>/dev/null | awk '$3 ~ /^(AllReduce|Bcast|Broadcast)$/ {print $3, $7}'; }
+header() { "$build/nccltrace" show --header "$trace" 2>/dev/null; }
+# reduced COUNT...: these all-reduces are in the trace, and no others
+reduced() { [ "$status" = 0 ] && [ "$(calls)" = "$(printf 'AllReduce %s\n' "$@")" ]; }
+# served PATH...: the copies that were called
+served() { [ "$(header | sed -n 's/^nccl\.[0-9]*\.path = //p' | sort)" = "$(printf '%s\n' "$@" | sort)" ]; }
+
+# ---- links ----
+
+program=$users/user_program
+run linked
+reduced 9 && served "$nccl"
+check "a program that links NCCL is traced" $? "$(said)"
+
+program=$users/resolve_cases
+run local user-local "$users/user_linked.so"
+reduced 10 && served "$nccl"
+check "a dependency behind RTLD_LOCAL is traced, as PyTorch's" $? "$(said)"
+
+run local-copies user-local "$users/user_numbered1.so" "$users/user_numbered2.so"
+reduced 10 11 && served "$one" "$two"
+check "two libraries that each bring a copy reach each their own" $? "$(said)"
+
+run static user-local "$users/user_static.so"
+reduced 10 && served "$users/user_static.so"
+check "NCCL inside a library that exports it is traced, as libtorch_cuda's" $? "$(said)"
+
+# ---- look-ups by name ----
+
+run by-path by-path "$one"
+reduced 10 && served "$one"
+check "functions looked up through a handle are traced" $? "$(said)"
+
+run copies by-path "$one" "$two" "$three"
+reduced 10 11 12 && served "$one" "$two" "$three"
+check "of three copies by path each is traced and called as itself" $? "$(said)"
+
+run mixed by-path "$one" "$nccl"
+reduced 10 11 && served "$one" "$nccl"
+check "a copy that is looked up does not draw calls of another one" $? "$(said)"
+
+run nested nested "$nccl"
+[ "$status" = 0 ] && [ "$(calls)" = "$(printf 'Bcast 4\nAllReduce 3')" ]
+check "what NCCL calls itself below an entry is not recorded" $? "$(said)"
+
+cat >"$work/ctypes_user.py" <<'END'
+import ctypes, sys
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_byte * 128)]
+try:
+    print("program has", ctypes.CDLL(None).ncclAllReduce)
+except AttributeError:
+    print("program has none")
+nccl, cudart = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcudart.so.13")
+functions = {name: getattr(nccl, name) for name in
+             ("ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce", "ncclCommDestroy")}
+unique, comm = UniqueId(), ctypes.c_void_p()
+assert functions["ncclGetUniqueId"](ctypes.byref(unique)) == 0
+assert functions["ncclCommInitRank"](ctypes.byref(comm), 1, unique, 0) == 0
+send, recv = (ctypes.c_float * 8)(*range(8)), (ctypes.c_float * 8)()
+assert functions["ncclAllReduce"](send, recv, ctypes.c_size_t(8), 7, 0, comm, None) == 0
+assert cudart.cudaDeviceSynchronize() == 0
+assert functions["ncclCommDestroy"](comm) == 0
+assert list(recv) == list(range(8))
+END
+program=python3
+run ctypes "$work/ctypes_user.py" "$nccl"
+reduced 8 && served "$nccl" && grep -qx 'program has none' "$work/out" &&
+  "$build/nccltrace" show "$trace" | grep -q 'cudaDeviceSynchronize.*ctypes_user.py'
+check "ctypes is traced as vLLM uses it, the CUDA runtime too" $? "$(said)"
+program=$users/resolve_cases
+
+run probe probe "$one"
+reduced 7 && served "$one" && grep -qx 'probe NULL' "$work/out"
+check "a probe for NCCL in the process finds none where there is none, as nccl4py's" $? "$(said)"
+
+behind=$one
+run probe-found probe "$two"
+reduced 7 && served "$one" && grep -qx 'probe found' "$work/out"
+check "a probe finds one that is there, and its calls are traced" $? "$(said)"
+behind=""
+
+"$users/resolve_cases" absent "$build/sim/nccl-2.10/libnccl.so.2" >"$work/bare"
+run absent absent "$build/sim/nccl-2.10/libnccl.so.2"
+cmp -s "$work/bare" "$work/out" && grep -q '^NULL, errno 77, .*undefined symbol: ncclCommSplit' "$work/out" &&
+  grep -qx 'found after an error: no error' "$work/out"
+check "what a copy lacks stays absent, and dlerror and errno say the same" $? "$(diff "$work/bare" "$work/out")"
+
+nm -D --defined-only --format=posix "$(ldconfig -p | awk '/libc\.so\.6 / {print $NF; exit}')" |
+  awk '{sub(/@.*/, "", $1); print $1}' | sort -u | grep -vxE 'exit|_exit|_Exit|quick_exit|dlsym|dlclose' >"$work/names"
+printf '%s\n' '' n c p nc ncc nccl cuda pnccl ncclNothing ncclNet_v8 cudaNothing pncclNothing nothing cuInit numbered_calls \
+  ncclGetVersion pthread_create environ >>"$work/names"
+"$users/resolve_cases" names "$one" <"$work/names" >"$work/bare"
+LD_PRELOAD=$build/libnccltrace.so timeout 60 "$users/resolve_cases" names "$one" <"$work/names" >"$work/out"
+[ "$(wc -l <"$work/out")" -gt 3000 ] && cmp -s "$work/bare" "$work/out"
+check "every other name is found as without the library, with the same dlerror and errno" $? \
+  "$(diff "$work/bare" "$work/out" | head -n 6)"
+
+settings=(NCCLTRACE_DLSYM=0)
+run off raw "$one"
+[ "$status" = 0 ] && grep -qx 'libnccl-1.so' "$work/out" && [ ! -e "$trace" ]
+check "NCCLTRACE_DLSYM=0 leaves look-ups alone" $? "$(said)"
+settings=(NCCLTRACE=0)
+run all-off raw "$one"
+[ "$status" = 0 ] && grep -qx 'libnccl-1.so' "$work/out" && [ ! -e "$trace" ]
+check "NCCLTRACE=0 does so too" $? "$(said)"
+settings=()
+run on raw "$one"
+reduced 7 && grep -qx 'libnccltrace.so' "$work/out"
+check "without them the answer is ours" $? "$(said)"
+
+mkdir "$work/many"
+for i in 0 1 2 3 4 5 6 7 8 9; do cp "$one" "$work/many/libnccl-$i.so"; done
+settings=(NCCLTRACE_LOG=1)
+run many by-path "$work"/many/*.so
+settings=()
+reduced 10 11 12 13 14 15 16 17 &&
+  [ "$(grep -c '^nccltrace: more than 8 copies of NCCL or the CUDA runtime are looked up by name' "$work/err")" = 1 ]
+check "with more copies than entries the rest work untraced, and it is said once" $? "$(said)"
+
+run threads threads "$one" "$two" "$three"
+reduced 10 11 12 && served "$one" "$two" "$three"
+check "threads that look up at the same time all get the same" $? "$(said)"
+
+program=$users/resolve_early
+settings=(NCCL="$one")
+run early
+[ "$status" = 0 ]
+check "a constructor that runs before ours may look NCCL up and call it" $? "$(said)"
+settings=()
+
+for kind in asan tsan; do
+  program=$users/resolve_cases-$kind
+  runtime=$(${CC:-gcc} -print-file-name=lib$kind.so)
+  settings=(ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 TSAN_OPTIONS=report_bugs=0)
+  run $kind by-path "$one" "$two"
+  reduced 10 11
+  check "a program with ${kind%an}an starts and is traced" $? "$(said)"
+  before=$runtime
+  run $kind-front by-path "$one"
+  reduced 10
+  check "so does one whose sanitizer is preloaded in front" $? "$(said)"
+  before=""
+done
+program=$users/resolve_cases settings=()
+
+# ---- objects that come and go ----
+
+run reopened reopened "$one" "$two"
+reduced 10 11 12 13 && served "$one" "$two"
+check "a copy that was only looked up is unloaded when it is closed; one that was called comes back" $? "$(said)"
+
+cp "$users/user_numbered1.so" "$work/caller1.so"
+cp "$users/user_numbered2.so" "$work/caller2.so"
+LD_LIBRARY_PATH=$build/sim:$users/numbered run callers callers-change "$work/caller1.so" "$work/caller2.so" \
+  "$work/caller1.so" "$work/caller2.so"
+[ "$status" = 0 ]
+check "a caller that comes to lie where another one lay reaches its own copy" $? "$(said)"
+
+# ---- other interposers ----
+
+behind=$users/libpassing.so
+program=$users/user_program
+run passing-behind
+reduced 9 && grep -qx 'passed on 2' "$work/out"
+check "another interposer behind ours is passed once a call" $? "$(said)"
+behind="" before=$users/libpassing.so
+run passing-front
+reduced 9 && served "$nccl" && grep -qx 'passed on 2' "$work/out"
+check "one in front of ours finds us" $? "$(said)"
+before="" program=$users/resolve_cases behind=$users/libpassing.so
+run passing-by-path by-path "$one"
+reduced 10 && served "$one" && grep -qx 'passed on 0' "$work/out"
+check "who has a handle goes past it, as without us" $? "$(said)"
+behind=""
+
+for place in before behind; do
+  before="" behind=""
+  printf -v $place %s "$users/libquota.so"
+  run quota-$place quota "$one" "$two"
+  grep -qx 'quota asked yes' "$work/out" && [ "$status" = 0 ] && { [ $place = before ] || reduced 10 11; }
+  check "another hook of dlsym $place ours works and is asked" $? "$(said)"
+done
+before="" behind=""
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

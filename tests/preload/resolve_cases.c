@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Users of NCCL that look its functions up by name, or come and go, one per sub-command.
+ *
+ * Run by tests/cli/resolve.sh, most of them with libnccltrace.so preloaded, on the simulator. Each exits with 0 if what it
+ * called did what it should; what the trace has the script checks. The program links no NCCL. Memory of the simulator's
+ * device is the host's.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nccl/nccl_types.h"
+
+enum { COPIES = 10, THREADS = 8 };
+
+struct nccl {
+  void *handle;
+  ncclResult_t (*get_id)(ncclUniqueId *);
+  ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int);
+  ncclResult_t (*all_reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+                             cudaStream_t);
+  ncclResult_t (*bcast)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+  ncclResult_t (*destroy)(ncclComm_t);
+  int *calls; /* of a numbered copy; NULL if it does not count */
+};
+
+static void check(int failed, const char *what) {
+  if (!failed)
+    return;
+  printf("unexpected: %s\n", what);
+  fflush(stdout);
+  _exit(99);
+}
+
+static void look_up(struct nccl *nccl, void *handle) {
+  nccl->handle = handle;
+  *(void **)&nccl->get_id = dlsym(handle, "ncclGetUniqueId");
+  *(void **)&nccl->init = dlsym(handle, "ncclCommInitRank");
+  *(void **)&nccl->all_reduce = dlsym(handle, "ncclAllReduce");
+  *(void **)&nccl->bcast = dlsym(handle, "ncclBcast");
+  *(void **)&nccl->destroy = dlsym(handle, "ncclCommDestroy");
+  check(!nccl->get_id || !nccl->init || !nccl->all_reduce || !nccl->destroy, "a missing function");
+}
+
+static void open_copy(struct nccl *nccl, const char *path) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  check(!handle, path);
+  look_up(nccl, handle);
+  nccl->calls = dlsym(handle, "numbered_calls");
+}
+
+/* A communicator of one rank, on which `count` floats are summed; the sums must be right. */
+static void use(const struct nccl *nccl, size_t count) {
+  float send[1024], recv[1024] = {0};
+  ncclUniqueId id;
+  ncclComm_t comm;
+  int before = nccl->calls ? *nccl->calls : 0;
+  for (size_t i = 0; i < count; i++)
+    send[i] = (float)i + 0.25f;
+  check(nccl->get_id(&id), "ncclGetUniqueId");
+  check(nccl->init(&comm, 1, id, 0), "ncclCommInitRank");
+  check(nccl->all_reduce(send, recv, count, ncclFloat32, ncclSum, comm, NULL), "ncclAllReduce");
+  check(nccl->destroy(comm), "ncclCommDestroy");
+  check(memcmp(send, recv, count * sizeof(float)) != 0, "the sums");
+  check(nccl->calls && *nccl->calls != before + 2, "calls went to another copy");
+}
+
+/* ---- cases: the arguments are paths of copies, or of libraries that use NCCL --------------------- */
+
+static int by_path(int n, char **paths) {
+  struct nccl copies[COPIES];
+  for (int i = 0; i < n && i < COPIES; i++)
+    open_copy(&copies[i], paths[i]);
+  for (int i = 0; i < n && i < COPIES; i++)
+    use(&copies[i], 10 + (size_t)i);
+  return 0;
+}
+
+/* NCCL calls itself: ncclBcast is one call. */
+static int nested(int n, char **paths) {
+  struct nccl nccl;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  float data[4] = {1, 2, 3, 4};
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  check(nccl.get_id(&id) || nccl.init(&comm, 1, id, 0), "init");
+  check(nccl.bcast(data, 4, ncclFloat32, 0, comm, NULL), "bcast");
+  check(nccl.all_reduce(data, data, 3, ncclFloat32, ncclSum, comm, NULL), "all-reduce");
+  check(nccl.destroy(comm), "destroy");
+  return 0;
+}
+
+/* As nccl4py does: first whether somebody has it already, else by path. */
+static int probe(int n, char **paths) {
+  struct nccl nccl = {0};
+  void *found = dlsym(RTLD_DEFAULT, "ncclAllReduce");
+  void *self = dlopen(NULL, RTLD_NOW);
+  (void)n;
+  check(dlsym(self, "ncclAllReduce") != found, "the program's handle says otherwise");
+  dlerror();
+  printf("probe %s\n", found ? "found" : "NULL");
+  if (found)
+    look_up(&nccl, RTLD_DEFAULT);
+  else
+    open_copy(&nccl, paths[0]);
+  use(&nccl, 7);
+  return 0;
+}
+
+static int run_user(void *handle, int count) {
+  int (*run)(int) = NULL;
+  if (handle)
+    *(void **)&run = dlsym(handle, "user_run");
+  check(!run, dlerror());
+  return run(count);
+}
+
+static int user_local(int n, char **paths) {
+  for (int i = 0; i < n; i++)
+    check(run_user(dlopen(paths[i], RTLD_NOW | RTLD_LOCAL), 10 + i), paths[i]);
+  return 0;
+}
+
+/* The first is a copy that is traced, the second a library bound past everybody. */
+static int user_deepbind(int n, char **paths) {
+  struct nccl nccl;
+  void *user = dlopen(paths[1], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  (void)n;
+  check(run_user(user, 5), paths[1]);
+  open_copy(&nccl, paths[0]);
+  use(&nccl, 6);
+  return 0;
+}
+
+/* A function that the copy lacks. */
+static int absent(int n, char **paths) {
+  void *old = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL);
+  (void)n;
+  check(!old, paths[0]);
+  errno = 77;
+  void *found = dlsym(old, "ncclCommSplit");
+  printf("%s, errno %d, ", found ? "found" : "NULL", errno);
+  printf("%s\n", dlerror());
+  dlsym(old, "no_such_thing");
+  found = dlsym(old, "ncclAllReduce");
+  const char *said = dlerror();
+  printf("%s after an error: %s\n", found ? "found" : "NULL", said ? said : "no error");
+  return 0;
+}
+
+/* Whose function the answer is: not ours. */
+static int raw(int n, char **paths) {
+  struct nccl nccl;
+  Dl_info info = {0};
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  check(!dladdr((void *)nccl.all_reduce, &info), "no object");
+  printf("%s\n", strrchr(info.dli_fname, '/') + 1);
+  use(&nccl, 7);
+  return 0;
+}
+
+/* Looked up and closed: gone. Called and closed: it comes back, and goes where it should. */
+static int reopened(int n, char **paths) {
+  struct nccl nccl;
+  (void)n;
+  for (int turn = 0; turn < 40; turn++) {
+    const char *path = paths[turn % 2];
+    open_copy(&nccl, path);
+    check(dlclose(nccl.handle), "dlclose");
+    check(dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL, "it stays though nobody calls it");
+  }
+  for (int turn = 0; turn < 4; turn++) {
+    open_copy(&nccl, paths[turn % 2]);
+    use(&nccl, 10 + (size_t)turn);
+    dlclose(nccl.handle);
+  }
+  return 0;
+}
+
+/* Callers of different copies, that come to lie at the same addresses. */
+static int callers_change(int n, char **paths) {
+  void *first = NULL;
+  int same = 0;
+  for (int turn = 0; turn < n; turn++) {
+    void *user = dlopen(paths[turn], RTLD_NOW | RTLD_LOCAL);
+    check(!user, paths[turn]);
+    int (*ask)(void) = NULL;
+    *(void **)&ask = dlsym(user, "user_ask");
+    int *calls = dlsym(user, "numbered_calls");
+    int before = *calls;
+    first = first ? first : (void *)ask;
+    same += (void *)ask == first;
+    check(ask() != 0, "ncclGetUniqueId");
+    check(*calls != before + 1, "the call went to another copy");
+    check(dlclose(user), "dlclose");
+    check(dlopen(paths[turn], RTLD_LAZY | RTLD_NOLOAD) != NULL, "the caller was kept");
+  }
+  printf("same place %d of %d\n", same, n);
+  return 0;
+}
+
+struct look {
+  char **paths;
+  int n;
+};
+
+static void *look_up_often(void *data) {
+  const struct look *look = data;
+  struct nccl first[COPIES], again;
+  for (int turn = 0; turn < 200; turn++)
+    for (int i = 0; i < look->n; i++) {
+      struct nccl *now = turn ? &again : &first[i];
+      open_copy(now, look->paths[i]);
+      check(now->all_reduce != first[i].all_reduce, "another entry");
+      check(dlsym(RTLD_DEFAULT, "nothing_like_it") != NULL, "something");
+      check(!dlsym(RTLD_DEFAULT, "malloc"), "malloc");
+    }
+  return NULL;
+}
+
+static int threads(int n, char **paths) {
+  struct look look = {paths, n};
+  pthread_t ids[THREADS];
+  for (int i = 0; i < THREADS; i++)
+    check(pthread_create(&ids[i], NULL, look_up_often, &look), "create");
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(ids[i], NULL);
+  return by_path(n, paths);
+}
+
+/* Every name on stdin: what it is, and what is said of it. */
+static int names(int n, char **paths) {
+  char name[256];
+  void *handles[] = {RTLD_DEFAULT, RTLD_NEXT, dlopen(paths[0], RTLD_NOW | RTLD_LOCAL)};
+  (void)n;
+  while (fgets(name, sizeof(name), stdin)) {
+    name[strcspn(name, "\n")] = 0;
+    for (int i = 0; i < 3; i++) {
+      Dl_info info;
+      errno = 5;
+      void *found = i == 1 ? dlsym(RTLD_NEXT, name) : dlsym(handles[i], name);
+      const char *said = dlerror();
+      int known = found && dladdr(found, &info);
+      printf("%s %d: %s+%lx, errno %d, %s\n", name, i, known ? info.dli_fname : "nothing",
+             known ? (unsigned long)((char *)found - (char *)info.dli_fbase) : 0, errno,
+             said ? said : "no error");
+    }
+  }
+  return 0;
+}
+
+static int quota(int n, char **paths) {
+  int (*ask)(void) = NULL;
+  *(void **)&ask = dlsym(RTLD_DEFAULT, "cuQuota");
+  check(!ask || ask() != 4711, "the other hook");
+  return by_path(n, paths);
+}
+
+static const struct {
+  const char *name;
+  int (*run)(int n, char **paths);
+} cases[] = {
+    {"by-path", by_path},
+    {"nested", nested},
+    {"probe", probe},
+    {"user-local", user_local},
+    {"user-deepbind", user_deepbind},
+    {"absent", absent},
+    {"raw", raw},
+    {"reopened", reopened},
+    {"callers-change", callers_change},
+    {"threads", threads},
+    {"names", names},
+    {"quota", quota},
+};
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+    if (argc > 1 && !strcmp(argv[1], cases[i].name))
+      return cases[i].run(argc - 2, argv + 2);
+  fprintf(stderr, "resolve_cases: which case?\n");
+  return 98;
+}
