@@ -7,16 +7,7 @@
  * launched on when it was waited for, or when the event was recorded.
  */
 #include "preload/call_parts.h"
-
-enum { EVENTS = 1024 /* power of two */ };
-
-/* Events recorded on NCCL's streams, by hash; a collision forgets the older one, which costs a record. */
-static _Atomic uintptr_t events[EVENTS];
-
-static _Atomic uintptr_t *event_place(const void *event) {
-  uint64_t hash = (uint64_t)(uintptr_t)event * UINT64_C(0x9e3779b97f4a7c15);
-  return &events[hash >> 54 & (EVENTS - 1)];
-}
+#include "preload/event_set.h"
 
 static void fill(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
   struct nt_record *record = call->record;
@@ -52,7 +43,7 @@ void nt_enter_device_sync(struct nt_call *call, const struct nt_args *args) {
 }
 
 void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args) {
-  if (atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
+  if (nt_event_known(args->recv))
     note_wait(call, args, 0);
 }
 
@@ -60,14 +51,13 @@ void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
   if (!slot)
     return;
-  atomic_store_explicit(event_place(args->recv), (uintptr_t)args->recv, memory_order_relaxed);
+  nt_event_keep(args->recv);
   note_dependency(call, args, slot);
 }
 
 void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
-  if (slot ||
-      atomic_load_explicit(event_place(args->recv), memory_order_relaxed) == (uintptr_t)args->recv)
+  if (slot || nt_event_known(args->recv))
     note_dependency(call, args, slot);
 }
 
