@@ -275,8 +275,11 @@ static int same_number(void) {
 
 /* The first cancellation point that the thread meets is in the making of a communicator. */
 static void *cancelled_while_creating(void *unused) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
   pthread_cancel(pthread_self());
-  one_rank();
+  ncclCommInitRank(&comm, 1, id, 0);
   pthread_testcancel();
   return unused;
 }
@@ -451,7 +454,8 @@ static int shared_descriptors(void) {
   forbid(EPERM, SYS_close_range, SYS_unshare);
   comm = one_rank();
   alarm(30);
-  while (fcntl(1023, F_GETFD) < 0) /* where the helper has its file when it is done with all others */
+  while (fcntl(1023, F_GETFD) <
+         0) /* where the helper has its file when it is done with all others */
     sched_yield();
   for (int i = 0; i < 100; i++)
     call_and_wait(comm, 1);
