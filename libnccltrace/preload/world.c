@@ -3,21 +3,28 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct launcher {
   const char *rank, *size, *local_rank;
 };
 
-/* A launcher counts only when it gives rank and size: RANK alone is anybody's variable. */
+/* A launcher counts only when it gives rank and size: RANK alone is anybody's variable. Those within others come first:
+ * torchrun is started by mpirun or srun, and mpirun within a job of Slurm's. In a batch script Slurm has set SLURM_PROCID=0
+ * and SLURM_NTASKS to the size of the whole job, though it has launched nothing; the size of the step is srun's alone. */
 static const struct launcher launchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"}, /* torchrun, and what sets the same */
+    {"PADDLE_GLOBAL_RANK", "PADDLE_GLOBAL_SIZE", "PADDLE_LOCAL_RANK"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"}, /* Open MPI */
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},    /* MVAPICH2 */
+    {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"},       /* jsrun */
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}, /* MPICH, Intel MPI; Cray: PMI_LOCAL_RANK */
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
 };
 
 static const char *const run_ids[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE",
-                                      "LSB_JOBID", "PBS_JOBID"};
+                                      "FLUX_JOB_ID",         "LSB_JOBID",    "PBS_JOBID"};
 
 static int number(const char *name) {
   const char *text = getenv(name);
@@ -37,6 +44,8 @@ void nt_world_read(struct nt_world *out) {
     out->rank = rank;
     out->size = size;
     out->local_rank = number(launchers[i].local_rank);
+    if (out->local_rank < 0 && !strcmp(launchers[i].rank, "PMI_RANK"))
+      out->local_rank = number("PMI_LOCAL_RANK");
     break;
   }
   int restart = number("TORCHELASTIC_RESTART_COUNT");
@@ -45,7 +54,7 @@ void nt_world_read(struct nt_world *out) {
   out->restart = restart > 0 ? (uint32_t)restart : 0;
   for (size_t i = 0; i < sizeof(run_ids) / sizeof(*run_ids) && !out->run_id[0]; i++) {
     const char *id = getenv(run_ids[i]);
-    if (id)
+    if (id && strcmp(id, "none") != 0) /* what torchrun calls every run that was given no name */
       snprintf(out->run_id, sizeof(out->run_id), "%s", id);
   }
 }

@@ -12,7 +12,7 @@ struct nt_world {
   char run_id[64];            /* empty if unknown */
 };
 
-/* Reads torchrun's, Open MPI's, PMI's and Slurm's variables, in this order. */
+/* Reads the variables of torchrun, of kinds of MPI and of schedulers; the first that make sense count. */
 void nt_world_read(struct nt_world *out);
 
 #endif

@@ -104,6 +104,7 @@ for size in 0 8 300; do
   [ "$status" = 0 ] || break
 done
 limit=:
+[ "$status" = 0 ]
 check "no limit of file sizes, even of nothing, ends the program" $? "status $status at $size, $(cat "$work/out" "$work/err")"
 
 # With little room NCCL itself may be refused.

@@ -106,6 +106,47 @@ static void a_later_attempt_that_began_earlier_is_the_newest(void **state) {
   job_free(&j);
 }
 
+/* Two calls of torchrun within one job of Slurm's: the first had to restart its workers, the second began a minute later. */
+static void a_run_that_began_clearly_later_is_no_earlier_attempt(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t a = job_comm(&j, "A", "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  for (int32_t w = 0; w < 2; w++)
+    add_other(w, 2, 99)->started_ns = job_rank(&j, (uint32_t)w)->started_ns - 60000 * MS;
+  set_run(0, 2, "7", 0);
+  set_run(2, 2, "7", 1);
+  job_judge(&j);
+  assert_int_equal(j.model.rank_count, 2);
+  assert_int_equal(j.model.ranks[0].pid, 1000);
+  assert_int_equal(j.model.ranks[1].pid, 1001);
+  job_free(&j);
+}
+
+/* Two nodes with one task each, which starts two processes: they inherit the number of the task. */
+static void ranks_that_inherited_one_number_are_told_by_their_communicator(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  uint32_t a = job_comm(&j, "A", "0-3");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  for (uint32_t i = 0; i < 4; i++) {
+    j.model.ranks[i].world = (int32_t)i / 2;
+    j.model.ranks[i].world_size = 2;
+  }
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(j.model.rank_count, 4);
+  for (uint32_t i = 0; i < 4; i++) {
+    assert_int_equal(j.model.ranks[i].world, i);
+    assert_int_equal(j.model.ranks[i].pid, 1000 + i);
+  }
+  assert_int_equal(j.model.expected, 4);
+  assert_string_equal(
+      v->notes.line[0],
+      "several processes were given the number of rank 0 by the launcher: ranks are "
+      "those of the communicator of 4");
+  job_free(&j);
+}
+
 static void several_attempts_are_one_note(void **state) {
   (void)state;
   job_start(&j, 2);
@@ -145,6 +186,8 @@ int main(void) {
       TEST(ranks_without_a_common_communicator_are_one_run),
       TEST(equal_run_ids_do_not_mix_jobs),
       TEST(a_later_attempt_that_began_earlier_is_the_newest),
+      TEST(a_run_that_began_clearly_later_is_no_earlier_attempt),
+      TEST(ranks_that_inherited_one_number_are_told_by_their_communicator),
       TEST(several_attempts_are_one_note),
       TEST(a_trace_that_lost_its_end_is_of_this_run),
   };

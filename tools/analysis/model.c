@@ -9,6 +9,7 @@
 
 #include "analysis/replayed.h"
 #include "analysis/runs.h"
+#include "analysis/world_claims.h"
 #include "nccl/nccl_api.h"
 
 static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
@@ -415,6 +416,9 @@ int nt_model_settle(struct nt_model *model) {
   if (status)
     return status;
   drop_damaged(model);
+  status = nt_world_claims_settle(model);
+  if (status)
+    return status;
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
   for (uint32_t i = 0; i < model->rank_count; i++) {

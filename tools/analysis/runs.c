@@ -215,11 +215,19 @@ static int join_groups(struct sorter *s) {
   return status;
 }
 
+/* Of one run, numbered in the order in which they began. Where the lower number began clearly later they are two runs that
+ * were given one name, as two calls of torchrun within a job of Slurm's. */
+static bool are_attempts(const struct run *x, const struct run *y) {
+  const struct run *high = x->restart > y->restart ? x : y, *low = high == x ? y : x;
+  return *x->run_id && !strcmp(x->run_id, y->run_id) && x->restart != y->restart &&
+         low->first_start <= high->last_start + STALE_NS;
+}
+
 static bool is_newer(const struct sorter *s, uint32_t a, uint32_t b) {
   const struct run *x = &s->runs[a], *y = &s->runs[b];
   if (x->talked != y->talked)
     return x->talked;
-  if (*x->run_id && !strcmp(x->run_id, y->run_id) && x->restart != y->restart)
+  if (are_attempts(x, y))
     return x->restart > y->restart;
   if (x->last_start != y->last_start)
     return x->last_start > y->last_start;
@@ -276,7 +284,8 @@ static void note_others(const struct sorter *s, uint32_t kept) {
     const struct run *run = &s->runs[s->order[i]];
     if (s->order[i] == kept)
       continue;
-    bool attempt = !strcmp(run->run_id, newest->run_id) && run->restart != newest->restart;
+    bool attempt = run->restart != newest->restart &&
+                   (are_attempts(run, newest) || (!*run->run_id && !*newest->run_id));
     if (attempt) {
       attempts++;
       attempt_traces += run->count;
