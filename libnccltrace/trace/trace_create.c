@@ -289,6 +289,8 @@ int nt_trace_file_create(struct nt_area_header *header, const char *directory, u
   free(resolved);
   snprintf(out->path, sizeof out->path, "%s/%s", real, attempt.name);
   memcpy(header->file_path, out->path, sizeof header->file_path);
+  struct stat status;
+  out->dir_ino = fstat(attempt.dir, &status) == 0 ? status.st_ino : 0;
   header->file_dev = out->dev;
   header->file_ino = out->ino;
   atomic_store_explicit(&header->file_ready, 1, memory_order_release);

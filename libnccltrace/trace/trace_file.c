@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -147,9 +148,16 @@ void nt_trace_file_lift(struct nt_trace_file *file) {
 }
 
 bool nt_trace_file_is_gone(const struct nt_trace_file *file) {
-  struct stat now, named;
-  return fstat(file->fd, &now) == 0 && now.st_nlink == 0 && lstat(file->path, &named) != 0 &&
-         errno == ENOENT;
+  struct stat now, there;
+  char directory[sizeof file->path];
+  if (fstat(file->fd, &now) != 0 || now.st_nlink != 0)
+    return false;
+  snprintf(directory, sizeof directory, "%s", file->path);
+  char *name = strrchr(directory, '/');
+  if (!name)
+    return false;
+  *name = 0;
+  return lstat(directory, &there) == 0 ? there.st_ino != file->dir_ino : errno == ENOENT;
 }
 
 int nt_trace_file_sync(struct nt_trace_file *file) {

@@ -34,7 +34,7 @@ struct nt_super {
 
 struct nt_trace_file {
   int fd;
-  uint64_t dev, ino;
+  uint64_t dev, ino, dir_ino; /* dir_ino: of the directory, on the same device */
   struct nt_layout layout;
   uint64_t epoch; /* of the current segment; 0 before the first */
   uint64_t used;  /* bytes of whole frames in it */
@@ -87,7 +87,7 @@ int nt_trace_file_state(struct nt_trace_file *file, const struct nt_buffer *fram
 /* Takes a high descriptor instead, which nobody gets who asks for any. */
 void nt_trace_file_lift(struct nt_trace_file *file);
 
-/* The file has no name any more: somebody has removed it, or the directory it was in. */
+/* The directory was removed, and the file with it. A file that alone was removed is one that nobody wants. */
 bool nt_trace_file_is_gone(const struct nt_trace_file *file);
 
 int nt_trace_file_sync(struct nt_trace_file *file);

@@ -23,7 +23,7 @@ typedef struct {
   char internal[128];
 } ncclUniqueId;
 
-/* The configuration as of NCCL 2.27; `size` tells older libraries what they may ignore. */
+/* The configuration as of NCCL 2.27.3; `size` tells older libraries what they may ignore. */
 struct config {
   size_t size;
   unsigned magic, version;
@@ -36,7 +36,7 @@ struct config {
 
 enum {
   CONFIG_MAGIC = (int)0xcafebeef,
-  CONFIG_VERSION = 22700,
+  CONFIG_VERSION = 22703,
   STREAM_NON_BLOCKING = 1,
   EVENT_DISABLE_TIMING = 2,
   MEMCPY_DEFAULT = 4,

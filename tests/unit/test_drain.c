@@ -412,6 +412,27 @@ static void a_shared_file_system_is_spared(void **state) {
   assert_true(after.st_size > before.st_size + (1 << 20));
 }
 
+static void a_removed_directory_comes_back_a_removed_file_does_not(void **state) {
+  struct fixture *f = *state;
+  struct nt_drain_config config = {.size = 8 << 20};
+  char path[sizeof f->area.header->file_path];
+  fixture_area(f, 1 << 20);
+  fixture_drain(f, config.size);
+  snprintf(config.directory, sizeof config.directory, "%s", f->files);
+  fixture_calls(f, 10);
+  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
+  memcpy(path, f->area.header->file_path, sizeof path);
+  assert_int_equal(nt_drain_renew(f->drain, &config), 0);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(nt_drain_renew(f->drain, &config), 0);
+  assert_int_equal(rmdir(f->files), 0);
+  assert_int_equal(nt_drain_renew(f->drain, &config), 1);
+  fixture_calls(f, 5);
+  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
+  fixture_expect(f->area.header->file_path, NT_OPEN_NO_AREA, 11, 15, false);
+  assert_int_equal(atomic_load(&f->area.header->overwritten), 10);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
@@ -432,6 +453,7 @@ int main(void) {
       TEST(a_full_disk_is_counted_and_survived),
       TEST(a_ring_without_a_disk_loses_the_oldest_and_says_so),
       TEST(a_shared_file_system_is_spared),
+      TEST(a_removed_directory_comes_back_a_removed_file_does_not),
       TEST(the_spool_of_a_killed_writer_is_not_written_twice),
   };
   return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
