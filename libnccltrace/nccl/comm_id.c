@@ -2,6 +2,7 @@
 #include "nccl/comm_id.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -35,4 +36,15 @@ struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 exclud
 
 struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks) {
   return derive(TAG_GROW, (struct nt_id128){0, 0}, magic, (uint32_t)nranks, 0);
+}
+
+size_t nt_unique_id_address(const void *id) {
+  const size_t places[2] = {8, 0};
+  for (int i = 0; i < 2; i++) {
+    sa_family_t family;
+    memcpy(&family, (const char *)id + places[i], sizeof(family));
+    if (family == AF_INET || family == AF_INET6)
+      return places[i];
+  }
+  return places[0];
 }

@@ -29,4 +29,8 @@ struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 exclud
 /* grow: new ranks know the unique id's magic and the new size only. */
 struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks);
 
+/* Where in a unique id (128 bytes) the socket address of the bootstrap root begins: behind 8 bytes of random since
+ * NCCL 2.16, with the first byte before. */
+size_t nt_unique_id_address(const void *id);
+
 #endif

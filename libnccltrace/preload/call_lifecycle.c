@@ -23,7 +23,7 @@ static void define_init(struct nt_call *call, const struct nt_args *args, struct
   struct nt_id128 uid = {0, 0};
   if (args->ids && args->nids > 0) {
     uid = nt_hash(args->ids->internal, sizeof(args->ids->internal));
-    memcpy(def->root, args->ids->internal + 8, sizeof(def->root));
+    memcpy(def->root, args->ids->internal + nt_unique_id_address(args->ids), sizeof(def->root));
   }
   def->ordinal = nt_comm_init_ordinal(uid, args->nranks, args->peer);
   set_id(def->uid_hash, uid);

@@ -94,7 +94,7 @@ struct nt_comm_def {
   uint16_t library; /*  86 index of the NCCL copy that made it */
   uint64_t enter;   /*  88 clock ticks at the creating call's entry */
   uint64_t handle;  /*  96 ncclComm_t, for matching debugger output only; 0 while not known */
-  uint8_t root[32]; /* 104 bytes 8…39 of the unique id: the bootstrap root's socket address */
+  uint8_t root[32]; /* 104 from the unique id: the bootstrap root's socket address */
   char name[48];    /* 136 commName of the configuration, or empty; NUL-terminated */
   int32_t blocking; /* 184 0 non-blocking, 1 blocking, -1 default */
   uint32_t parent_rank; /* 188 own rank in the parent of a split or shrink */

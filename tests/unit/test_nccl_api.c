@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
 
@@ -136,6 +138,25 @@ static void ids_differ_by_everything_they_are_made_from(void **state) {
       assert_true(memcmp(&ids[i], &ids[j], sizeof(*ids)) != 0);
 }
 
+/* {random, address} since NCCL 2.16, the address alone before; of IPv4 and of IPv6. */
+static void the_root_s_address_is_found_in_every_release_s_unique_id(void **state) {
+  (void)state;
+  struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = 0x1234, .sin_addr = {0x0700000a}};
+  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = 0x1234};
+  memset(&six.sin6_addr, 0xfe, sizeof(six.sin6_addr));
+  for (size_t at = 0; at <= 8; at += 8) {
+    char id[NCCL_UNIQUE_ID_BYTES] = {0};
+    memcpy(id, "\x93\x02\xaa\x0a\x02\x00\x0a\x00", at);
+    memcpy(id + at, &four, sizeof(four));
+    assert_int_equal(nt_unique_id_address(id), at);
+    memcpy(id + at, &six, sizeof(six));
+    assert_int_equal(nt_unique_id_address(id), at);
+  }
+  char other[NCCL_UNIQUE_ID_BYTES];
+  memset(other, 0x77, sizeof(other));
+  assert_int_equal(nt_unique_id_address(other), 8);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_has_a_name_and_a_shape),
@@ -146,6 +167,7 @@ int main(void) {
       cmocka_unit_test(bytes_count_where_nothing_is_reduced),
       cmocka_unit_test(every_field_changes_the_signature),
       cmocka_unit_test(order_inside_a_group_does_not_change_the_sum),
+      cmocka_unit_test(the_root_s_address_is_found_in_every_release_s_unique_id),
       cmocka_unit_test(ids_differ_by_everything_they_are_made_from),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

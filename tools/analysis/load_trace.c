@@ -20,14 +20,18 @@ static char *copy(const char *text) {
   return text && *text ? strdup(text) : NULL;
 }
 
-/* "10.0.0.7:41235" of the socket address that stands in a unique id. */
+/* "10.0.0.7:41235" or "[fe80::7]:41235" of the socket address that stands in a unique id. */
 static void root_text(char *out, size_t size, const uint8_t root[32]) {
-  struct sockaddr_in address;
-  char text[INET_ADDRSTRLEN];
-  memcpy(&address, root, sizeof address);
+  struct sockaddr_in four;
+  struct sockaddr_in6 six;
+  char text[INET6_ADDRSTRLEN];
+  memcpy(&four, root, sizeof four);
+  memcpy(&six, root, sizeof six);
   out[0] = '\0';
-  if (address.sin_family == AF_INET && inet_ntop(AF_INET, &address.sin_addr, text, sizeof text))
-    snprintf(out, size, "%s:%u", text, (unsigned)ntohs(address.sin_port));
+  if (four.sin_family == AF_INET && inet_ntop(AF_INET, &four.sin_addr, text, sizeof text))
+    snprintf(out, size, "%s:%u", text, (unsigned)ntohs(four.sin_port));
+  else if (six.sin6_family == AF_INET6 && inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof text))
+    snprintf(out, size, "[%s]:%u", text, (unsigned)ntohs(six.sin6_port));
 }
 
 static int add_view(struct nt_model_rank *rank, const struct nt_trace_comm *comm) {

@@ -68,7 +68,7 @@ struct nt_model_view {
   uint16_t state;   /* NT_COMM_* */
   uint32_t collectives, async_error;
   int64_t created_ns;
-  char root[24]; /* address of the bootstrap root, "" if not known */
+  char root[64]; /* address of the bootstrap root, "" if not known */
   char name[48];
   uint64_t sum;
   uint64_t (*sums)[NT_SUM_KEPT]; /* NT_SUM_LEVELS rows, or NULL */
