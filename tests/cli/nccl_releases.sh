@@ -77,6 +77,14 @@ for release in 2.8.4 2.10.3 2.11.4 2.14.3 2.18.1 2.23.4 2.28.7 2.32.3; do
   check "calls with wrong arguments get NCCL $release's own answers" $? "$bare $traced $(diff "$work/$level"/wrong.{bare,traced} | head -5)"
 done
 
+# Without us the loader ends such a program at the call.
+LD_LIBRARY_PATH=$work/21003 LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/older" timeout 60 "$work/22807/program" lacks \
+  >"$work/older.out" 2>&1
+lacking=$?
+[ $lacking = 0 ] && [ "$(grep -c 'AlltoAll.*: 5$' "$work/older.out")" = 2 ] &&
+  [ "$("$build/nccltrace" show "$work/older/rank0.trace" | awk '$3 == "AllReduce" { print $6, $7 }')" = "$(printf '1 1\n2 2')" ]
+check "a function that the process's NCCL lacks is refused, and the calls around it are recorded" $? "$lacking $(cat "$work/older.out")"
+
 all=$("$build/nccltrace" show "$work/23203/calls/rank0.trace")
 [ "$(grep -c ' AllReduce ' <<<"$all")" = 4 ] && ! grep -q ' 3 *f32' <<<"$all"
 check "a function of a later NCCL passes untouched, and what NCCL calls inside it is not the application's" $? "$all"

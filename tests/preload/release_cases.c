@@ -4,6 +4,7 @@
  * NT_API_LEVEL, so that it needs only what that release has.
  *
  *   calls   one rank, each kind of call once
+ *   lacks   a function that the process's NCCL may lack, between others
  *   wrong   calls with wrong arguments: prints what NCCL answers, which must be the same bare and traced
  */
 #include <stdio.h>
@@ -82,6 +83,16 @@ static void calls(void) {
   cudaStreamSynchronize(NULL);
 }
 
+static void lacks(void) {
+  TRY(ncclAllReduce(buffer, buffer, 1, ncclFloat32, ncclSum, comm, NULL));
+#if NT_API_LEVEL >= 22803
+  TRY(ncclAlltoAll(buffer, buffer + COUNT, COUNT, ncclFloat32, comm, NULL));
+  TRY(ncclAlltoAll(buffer, buffer + COUNT, COUNT, ncclFloat32, comm, NULL));
+#endif
+  TRY(ncclAllReduce(buffer, buffer, 2, ncclFloat32, ncclSum, comm, NULL));
+  cudaStreamSynchronize(NULL);
+}
+
 /* What NCCL refuses for its arguments, each time before it looks at the rest. */
 static void wrong(void) {
   ncclUniqueId id;
@@ -152,6 +163,8 @@ int main(int argc, char **argv) {
   begin();
   if (argc == 2 && !strcmp(argv[1], "wrong"))
     wrong();
+  else if (argc == 2 && !strcmp(argv[1], "lacks"))
+    lacks();
   else
     calls();
   TRY(ncclCommDestroy(comm));
