@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { TAG_INIT = 1, TAG_SPLIT = 2, TAG_SHRINK = 3, TAG_GROW = 4 };
+enum { TAG_INIT = 1, TAG_SPLIT = 2, TAG_SHRINK = 3, TAG_GROW = 4, TAG_GROW_NEW = 5 };
 
 /* Fixed-width words in a fixed order: ids must agree between builds. */
 static struct nt_id128 derive(uint64_t tag, struct nt_id128 base, uint64_t a, uint64_t b,
@@ -34,8 +34,12 @@ struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 exclud
   return derive(TAG_SHRINK, parent, excluded.lo, excluded.hi, ordinal);
 }
 
-struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks) {
-  return derive(TAG_GROW, (struct nt_id128){0, 0}, magic, (uint32_t)nranks, 0);
+struct nt_id128 nt_comm_id_grow(struct nt_id128 parent, uint32_t k, int nranks) {
+  return derive(TAG_GROW, parent, k, (uint32_t)nranks, 0);
+}
+
+struct nt_id128 nt_comm_id_grow_new(struct nt_id128 uid_hash, int nranks) {
+  return derive(TAG_GROW_NEW, uid_hash, (uint32_t)nranks, 0, 0);
 }
 
 size_t nt_unique_id_address(const void *id) {

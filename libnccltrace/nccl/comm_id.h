@@ -26,8 +26,11 @@ struct nt_id128 nt_comm_id_split(struct nt_id128 parent, uint32_t k, int color);
 /* shrink: `excluded` is the hash of the sorted exclude list, ordinal counts uses of that list. */
 struct nt_id128 nt_comm_id_shrink(struct nt_id128 parent, struct nt_id128 excluded,
                                   uint32_t ordinal);
-/* grow: new ranks know the unique id's magic and the new size only. */
-struct nt_id128 nt_comm_id_grow(uint64_t magic, int nranks);
+/* grow, of a rank of the parent: k as for splits. */
+struct nt_id128 nt_comm_id_grow(struct nt_id128 parent, uint32_t k, int nranks);
+/* grow, of a new rank: it knows the unique id only, and of the others only one does. The tools join the two by
+ * what that one passed. */
+struct nt_id128 nt_comm_id_grow_new(struct nt_id128 uid_hash, int nranks);
 
 /* Where in a unique id (128 bytes) the socket address of the bootstrap root begins: behind 8 bytes of random since
  * NCCL 2.16, with the first byte before. */

@@ -73,5 +73,8 @@ enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, NT_REDO
 /* The colour of a rank that takes part in a split without joining a new communicator. */
 #define NCCL_SPLIT_NOCOLOR (-1)
 
+/* Flag of a shrink: what runs on the parent is ended first. */
+#define NCCL_SHRINK_ABORT 1
+
 #endif /* NT_WITH_REAL_NCCL_H */
 #endif

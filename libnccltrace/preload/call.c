@@ -51,7 +51,7 @@ static void open_call(struct nt_call *call, bool recording, const void *frame,
     if (call->comm && NT_UNLIKELY(!call->comm->library))
       call->comm->library = library;
     if (creates)
-      call->comm = NULL, nt_comm_library_hint(library);
+      nt_comm_library_hint(library);
   }
 }
 
@@ -78,7 +78,7 @@ void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void 
     return library->fn[fn];
   bool recording = nt_recording();
   if (handle && recording)
-    call->comm = nt_comm_find(thread, handle);
+    call->comm = nt_comm_find(thread, handle, call->shape == NT_SHAPE_ASYNC_ERROR);
   open_call(call, recording, frame, library);
   if (call->thread)
     thread->entered = library;
@@ -100,7 +100,7 @@ void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *
   }
   bool recording = nt_recording();
   if (handle && recording)
-    call->comm = nt_comm_find(thread, handle);
+    call->comm = nt_comm_find(thread, handle, call->shape == NT_SHAPE_ASYNC_ERROR);
   library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
   if (NT_UNLIKELY(!library))
     return NULL;
@@ -147,10 +147,11 @@ void nt_exit_async_error(struct nt_call *call, const struct nt_args *args, ncclR
   if (!comm || result != ncclSuccess || !args->out)
     return;
   int reported = *(const int *)args->out;
+  if (reported != ncclInProgress)
+    nt_comm_resolve_all();
   struct nt_comm_live *live = &comm->slot->live;
-  if (reported == ncclSuccess &&
-      atomic_load_explicit(&live->state, memory_order_relaxed) == NT_COMM_CREATING)
-    nt_comm_set_state(comm, NT_COMM_LIVE); /* what was in progress is done */
+  if (reported == ncclSuccess)
+    nt_comm_is_ready(comm); /* what was in progress is done */
   if (NT_LIKELY(reported == ncclInProgress ||
                 (uint32_t)reported ==
                     atomic_load_explicit(&live->async_error, memory_order_relaxed)))

@@ -114,6 +114,8 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args);
 void nt_enter_plain(struct nt_call *call, const struct nt_args *args);
 void nt_enter_init(struct nt_call *call, const struct nt_args *args);
 void nt_enter_derive(struct nt_call *call, const struct nt_args *args);
+void nt_enter_grow(struct nt_call *call, const struct nt_args *args);
+void nt_enter_sync(struct nt_call *call, const struct nt_args *args);
 void nt_enter_end(struct nt_call *call, const struct nt_args *args);
 void nt_enter_group_end(struct nt_call *call, const struct nt_args *args);
 void nt_enter_nothing(struct nt_call *call, const struct nt_args *args);

@@ -74,9 +74,13 @@ void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclRes
   nt_record_finish(call, result);
   if (!thread->group_depth || --thread->group_depth)
     return;
-  if (simulated || !nt_accepted(result)) {
-    for (uint32_t i = thread->pending_count; i-- > 0;)
-      nt_give_back(&thread->pending[i]);
+  for (uint32_t i = thread->pending_count; i-- > 0;) {
+    const struct nt_pending *entry = &thread->pending[i];
+    if (simulated || !nt_accepted(result))
+      nt_give_back(entry);
+    else if (result == ncclSuccess && entry->created)
+      nt_comm_is_ready(entry->created);
   }
   thread->pending_count = 0;
+  nt_comm_resolve_all();
 }

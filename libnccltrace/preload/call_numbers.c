@@ -3,7 +3,9 @@
 #include "preload/call_parts.h"
 
 void nt_give_back(const struct nt_pending *taken) {
-  if (taken->created)
+  if (taken->created && taken->shape == NT_SHAPE_COMM_INIT_ALL)
+    nt_comm_all_created(taken->created, NULL);
+  else if (taken->created)
     nt_comm_failed(taken->created);
   if (!taken->comm)
     return;
@@ -29,6 +31,9 @@ void nt_give_back(const struct nt_pending *taken) {
   case NT_SHAPE_COMM_SPLIT:
   case NT_SHAPE_COMM_GROW:
     atomic_fetch_sub_explicit(&live->splits, 1, memory_order_relaxed);
+    break;
+  case NT_SHAPE_COMM_SYNC:
+    atomic_fetch_sub_explicit(&live->syncs, 1, memory_order_relaxed);
     break;
   default:
     break;

@@ -10,7 +10,7 @@
 #include "preload/fork_lock.h"
 #include "preload/requests.h"
 
-enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
+enum { TABLE = 1024 /* power of two */, COMMS = 256, STRANGERS = 256, REPEATS = 512 };
 
 #define TOMBSTONE ((uintptr_t)1)
 
@@ -18,8 +18,9 @@ enum { TABLE = 1024 /* power of two */, COMMS = 256, REPEATS = 512 };
 static _Atomic uintptr_t keys[TABLE];
 static uint16_t values[TABLE];
 static struct nt_comm comms[COMMS];
-static unsigned bound;      /* keys that are neither empty nor tombstones */
-static unsigned unresolved; /* communicators whose handle NCCL has not stored yet */
+static unsigned bound;              /* keys that are neither empty nor tombstones */
+static unsigned strangers;          /* of these, handles without an entry */
+static _Atomic unsigned unresolved; /* communicators whose handle NCCL has not stored yet */
 static unsigned next_slot;
 static struct nt_fork_lock lock;
 static __thread const struct nt_library *hint __attribute__((tls_model("initial-exec")));
@@ -37,7 +38,8 @@ void nt_comms_reset(void) {
   memset(repeats, 0, sizeof(repeats));
   for (unsigned i = 0; i < TABLE; i++)
     atomic_store_explicit(&keys[i], 0, memory_order_relaxed);
-  bound = unresolved = next_repeat = 0;
+  bound = strangers = next_repeat = 0;
+  atomic_store_explicit(&unresolved, 0, memory_order_relaxed);
   next_slot = 1;
 }
 
@@ -65,6 +67,7 @@ static void unbind_key(uintptr_t key) {
     if (found == key) {
       atomic_store_explicit(&keys[i], TOMBSTONE, memory_order_release);
       bound--;
+      strangers -= values[i] == 0;
       break;
     }
   }
@@ -73,10 +76,11 @@ static void unbind_key(uintptr_t key) {
       atomic_store_explicit(&keys[i], 0, memory_order_relaxed);
 }
 
-/* Under the lock. `index` 0: a handle without an entry. */
+/* Under the lock. `index` 0: a handle without an entry; few enough of these that all others fit. */
 static void bind_key(uint32_t index, uintptr_t key) {
-  if (bound >= TABLE / 2)
+  if (!index && strangers >= STRANGERS)
     return;
+  strangers += !index;
   unsigned i = hash(key);
   for (uintptr_t found; (found = atomic_load_explicit(&keys[i], memory_order_relaxed)) > TOMBSTONE;)
     i = (i + 1) & (TABLE - 1);
@@ -111,30 +115,55 @@ static ncclComm_t peek(ncclComm_t *where) {
   return value;
 }
 
+/* Under the lock: NCCL has stored the handle, which it does when the communicator is made. NULL: it never will. */
+static void is_resolved(struct nt_comm *comm, ncclComm_t handle) {
+  comm->unresolved = NULL;
+  atomic_fetch_sub_explicit(&unresolved, 1, memory_order_relaxed);
+  if (!handle)
+    return;
+  bind(comm, handle);
+  nt_comm_is_ready(comm);
+}
+
 static struct nt_comm *resolve_pending(ncclComm_t handle) {
   for (unsigned i = 1; i < COMMS; i++) {
     struct nt_comm *comm = &comms[i];
     if (!comm->unresolved || peek(comm->unresolved) != handle)
       continue;
-    comm->unresolved = NULL;
-    unresolved--;
-    bind(comm, handle);
+    is_resolved(comm, handle);
     return comm;
   }
   return NULL;
 }
 
-struct nt_comm *nt_comm_find_slowly(ncclComm_t handle) {
+void nt_comm_resolve_all(void) {
+  if (NT_LIKELY(!atomic_load_explicit(&unresolved, memory_order_relaxed)))
+    return;
+  nt_fork_lock(&lock);
+  for (unsigned i = 1; i < COMMS; i++) {
+    struct nt_comm *comm = &comms[i];
+    ncclComm_t handle = comm->unresolved ? peek(comm->unresolved) : NULL;
+    if (!handle)
+      continue;
+    struct nt_comm *other = look_up(handle);
+    if (other && other != comm && other->slot)
+      continue; /* the variable holds something else by now */
+    is_resolved(comm, handle);
+  }
+  nt_fork_unlock(&lock);
+}
+
+struct nt_comm *nt_comm_find_slowly(ncclComm_t handle, bool asks) {
   if (NT_UNLIKELY((uintptr_t)handle <= TOMBSTONE))
     return NULL; /* no pointer, and no key */
   struct nt_comm *comm = look_up(handle);
   if (NT_LIKELY(comm != NULL))
     return comm->slot ? comm : NULL;
   nt_fork_lock(&lock);
-  if (unresolved)
+  if (atomic_load_explicit(&unresolved, memory_order_relaxed))
     comm = resolve_pending(handle);
   nt_fork_unlock(&lock);
-  if (comm)
+  if (comm || asks)
     return comm;
   struct nt_comm_def def;
   comm = nt_comm_new(NT_COMM_UNKNOWN, nt_clock_ticks(nt_process.clock), &def);
@@ -241,16 +270,37 @@ void nt_comm_created(struct nt_comm *comm, ncclComm_t *where, bool ready) {
     bind(comm, handle);
   } else if (where && !comm->unresolved) {
     comm->unresolved = where;
-    unresolved++;
+    atomic_fetch_add_explicit(&unresolved, 1, memory_order_relaxed);
   }
   nt_fork_unlock(&lock);
   if (ready)
     nt_comm_set_state(comm, NT_COMM_LIVE);
 }
 
+/* The attempt is not counted: the application repeats it, perhaps on this rank alone. */
+static void uncount(struct nt_comm *comm) {
+  nt_fork_lock(&lock);
+  for (unsigned i = 0; i < REPEATS; i++)
+    if (repeats[i].count && repeats[i].count == comm->slot->def.ordinal &&
+        repeats[i].key.lo == comm->repeat.lo && repeats[i].key.hi == comm->repeat.hi)
+      repeats[i].count--;
+  comm->repeat = (struct nt_id128){0, 0};
+  nt_fork_unlock(&lock);
+}
+
 void nt_comm_failed(struct nt_comm *comm) {
   nt_comm_unbind(comm);
+  uncount(comm);
   nt_comm_set_state(comm, NT_COMM_FAILED);
+}
+
+void nt_comm_given_up(struct nt_comm *comm) {
+  const struct nt_comm_live *live = &comm->slot->live;
+  if (atomic_load_explicit(&live->state, memory_order_relaxed) == NT_COMM_CREATING &&
+      !atomic_load_explicit(&live->collectives, memory_order_relaxed) &&
+      !atomic_load_explicit(&live->sends, memory_order_relaxed) &&
+      !atomic_load_explicit(&live->recvs, memory_order_relaxed))
+    uncount(comm);
 }
 
 void nt_comm_all_created(struct nt_comm *first, ncclComm_t *handles) {
@@ -269,17 +319,30 @@ void nt_comm_all_created(struct nt_comm *first, ncclComm_t *handles) {
 
 void nt_comm_unbind(struct nt_comm *comm) {
   nt_fork_lock(&lock);
-  if (comm->unresolved) {
-    comm->unresolved = NULL;
-    unresolved--;
-  }
+  if (comm->unresolved)
+    is_resolved(comm, NULL);
   ncclComm_t handle = atomic_exchange_explicit(&comm->handle, NULL, memory_order_relaxed);
   if (handle && look_up(handle) == comm)
     unbind_key((uintptr_t)handle);
   nt_fork_unlock(&lock);
 }
 
-static uint32_t count_repeat(struct nt_id128 key) {
+void nt_comm_rebind(struct nt_comm *comm, ncclComm_t handle) {
+  nt_fork_lock(&lock);
+  if (!look_up(handle))
+    bind(comm, handle);
+  nt_fork_unlock(&lock);
+}
+
+void nt_comm_forget(ncclComm_t handle) {
+  nt_fork_lock(&lock);
+  struct nt_comm *comm = look_up(handle);
+  if (comm && !comm->slot)
+    unbind_key((uintptr_t)handle);
+  nt_fork_unlock(&lock);
+}
+
+static uint32_t count_repeat(struct nt_comm *comm, struct nt_id128 key) {
   nt_fork_lock(&lock);
   struct repeat *found = NULL;
   for (unsigned i = 0; i < REPEATS && !found; i++)
@@ -290,16 +353,20 @@ static uint32_t count_repeat(struct nt_id128 key) {
     *found = (struct repeat){key, 0};
   }
   uint32_t count = ++found->count;
+  if (comm)
+    comm->repeat = key;
   nt_fork_unlock(&lock);
   return count;
 }
 
-uint32_t nt_comm_init_ordinal(struct nt_id128 uid_hash, int nranks, int rank) {
+uint32_t nt_comm_init_ordinal(struct nt_comm *comm, struct nt_id128 uid_hash, int nranks,
+                              int rank) {
   const uint64_t words[4] = {uid_hash.lo, uid_hash.hi, (uint32_t)nranks, (uint32_t)rank};
-  return count_repeat(nt_hash(words, sizeof(words)));
+  return count_repeat(comm, nt_hash(words, sizeof(words)));
 }
 
-uint32_t nt_comm_shrink_ordinal(struct nt_id128 parent, struct nt_id128 excluded) {
-  const uint64_t words[4] = {parent.lo, parent.hi, excluded.lo, excluded.hi};
-  return count_repeat(nt_hash(words, sizeof(words)));
+uint32_t nt_comm_shrink_ordinal(struct nt_comm *comm, struct nt_id128 parent,
+                                struct nt_id128 excluded, uint32_t number) {
+  const uint64_t words[5] = {parent.lo, parent.hi, excluded.lo, excluded.hi, number};
+  return count_repeat(comm, nt_hash(words, sizeof(words)));
 }

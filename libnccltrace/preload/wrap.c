@@ -20,7 +20,7 @@
 #define EXIT_COMM_SPLIT nt_exit_created
 #define ENTER_COMM_SHRINK nt_enter_derive
 #define EXIT_COMM_SHRINK nt_exit_created
-#define ENTER_COMM_GROW nt_enter_derive
+#define ENTER_COMM_GROW nt_enter_grow
 #define EXIT_COMM_GROW nt_exit_created
 #define ENTER_COMM_FINALIZE nt_enter_end
 #define EXIT_COMM_FINALIZE nt_exit_end
@@ -28,8 +28,8 @@
 #define EXIT_COMM_END nt_exit_end
 #define ENTER_COMM_ABORT nt_enter_end
 #define EXIT_COMM_ABORT nt_exit_end
-#define ENTER_COMM_SYNC nt_enter_plain
-#define EXIT_COMM_SYNC nt_exit_plain
+#define ENTER_COMM_SYNC nt_enter_sync
+#define EXIT_COMM_SYNC nt_exit_counted
 #define ENTER_ASYNC_ERROR nt_enter_nothing
 #define EXIT_ASYNC_ERROR nt_exit_async_error
 #define ENTER_GROUP_START nt_enter_nothing

@@ -68,6 +68,9 @@ enum nt_comm_origin {
   NT_COMM_GROW = 5,
 };
 
+#define NT_EXCLUDED 6
+#define NT_EXCLUDED_MANY UINT32_MAX /* more runs than that */
+
 #define NT_COMM_FREE 0
 #define NT_COMM_CREATING 1 /* the creating call has not returned, or has not been confirmed */
 #define NT_COMM_LIVE 2
@@ -97,8 +100,13 @@ struct nt_comm_def {
   uint8_t root[32]; /* 104 from the unique id: the bootstrap root's socket address */
   char name[48];    /* 136 commName of the configuration, or empty; NUL-terminated */
   int32_t blocking; /* 184 0 non-blocking, 1 blocking, -1 default */
-  uint32_t parent_rank; /* 188 own rank in the parent of a split or shrink */
-  uint8_t reserved[64]; /* 192 */
+  uint32_t parent_rank;    /* 188 own rank in the parent of a split or shrink */
+  uint32_t excluded_count; /* 192 shrink: runs of ranks that are left out; NT_EXCLUDED_MANY */
+  uint32_t reserved1;      /* 196 */
+  struct nt_excluded {
+    uint32_t first, count; /* of the parent's ranks, ascending */
+  } excluded[NT_EXCLUDED]; /* 200 */
+  uint8_t reserved[8];     /* 248 */
 };
 _Static_assert(sizeof(struct nt_comm_def) == 256, "communicator definition layout");
 
@@ -114,7 +122,8 @@ struct nt_comm_live {
   _Atomic uint64_t last_enter;  /*  32 ticks of the last call's entry */
   _Atomic uint32_t splits;      /*  40 splits and grows of this communicator */
   _Atomic uint32_t shrinks;     /*  44 */
-  uint8_t reserved[16];
+  _Atomic uint32_t syncs;       /*  48 suspends and resumes */
+  uint8_t reserved[12];
   /* sums[j][k]: the running sum after position p, p a multiple of 2^j with (p >> j) % 4 == k; the
    * last four multiples not above `collectives` are valid. */
   _Atomic uint64_t sums[NT_SUM_LEVELS][NT_SUM_KEPT]; /* 64 */

@@ -2,7 +2,7 @@
 # Programs that tests/cli/*.sh run with the library preloaded, on the simulator. Included by the top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
   $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
-  $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases \
+  $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases $(BUILD)/preload/comm_cases \
   $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so
 
 scenario: $(PRELOAD_CASES)
@@ -55,6 +55,13 @@ $(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: 
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
+
+COMM_CASES := $(addprefix tests/preload/,comm_cases.c comm_device_cases.c comm_derived_cases.c)
+$(BUILD)/preload/comm_cases: $(COMM_CASES) tests/preload/comm_cases.h $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $(COMM_CASES) -L$(BUILD)/sim \
+	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim
 
 $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flags
 	@mkdir -p $(@D)

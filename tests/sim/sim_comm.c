@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Communicators: creation from a unique id, queries, errors, abort. A communicator's memory outlives
- * its destruction on purpose: a call on a dead handle is then an error and not a crash. The shared
+ * its destruction on purpose: a call on a dead handle is then an error and not a crash (but see NTSIM_REUSE). The shared
  * area goes when the last plan that uses it has run.
  *
  * Anything that waits for other ranks ends up in sim_comm_wait, which is also where an abort ends
@@ -39,8 +39,33 @@ static void read_config(ncclComm_t comm, const ncclConfig_t *config) {
     strncpy(comm->name, config->commName, sizeof(comm->name) - 1);
 }
 
+/* NTSIM_REUSE=1: as malloc does it for NCCL, the next communicator lies where the last one was. */
+static pthread_mutex_t grave_lock = PTHREAD_MUTEX_INITIALIZER;
+static ncclComm_t graves[64];
+static int grave_count;
+
+static void bury(ncclComm_t comm) {
+  const char *text = getenv("NTSIM_REUSE");
+  if (!text || *text != '1')
+    return;
+  free(comm->pidfd);
+  free((void *)comm->p2p_connected);
+  pthread_mutex_lock(&grave_lock);
+  memset(comm, 0, sizeof(*comm));
+  if (grave_count < (int)(sizeof(graves) / sizeof(*graves)))
+    graves[grave_count++] = comm;
+  pthread_mutex_unlock(&grave_lock);
+}
+
+static ncclComm_t exhume(void) {
+  pthread_mutex_lock(&grave_lock);
+  ncclComm_t comm = grave_count ? graves[--grave_count] : NULL;
+  pthread_mutex_unlock(&grave_lock);
+  return comm ? comm : calloc(1, sizeof(*comm));
+}
+
 ncclComm_t sim_comm_new(int nranks, int rank, const ncclConfig_t *config, ncclComm_t parent) {
-  ncclComm_t comm = calloc(1, sizeof(*comm));
+  ncclComm_t comm = exhume();
   int *pidfd = malloc((size_t)nranks * sizeof(*pidfd));
   _Atomic uint8_t *p2p = calloc((size_t)nranks, 1);
   if (!comm || !pidfd || !p2p) {
@@ -82,6 +107,7 @@ void sim_comm_unref(ncclComm_t comm) {
   if (comm->last_stream)
     sim_stream_unref(comm->last_stream);
   comm->last_stream = NULL;
+  bury(comm);
 }
 
 ncclResult_t sim_comm_check(ncclComm_t comm, const char *fn) {
@@ -95,7 +121,7 @@ ncclResult_t sim_comm_check_ready(ncclComm_t comm, const char *fn) {
   ncclResult_t state, result = sim_comm_check(comm, fn);
   if (result != ncclSuccess)
     return result;
-  if (comm->revoked || comm->finalized)
+  if (comm->finalized)
     return ncclInvalidUsage;
   if ((result = ncclCommGetAsyncError(comm, &state)) != ncclSuccess)
     return result;
@@ -130,10 +156,14 @@ static bool peer_is_dead(ncclComm_t comm, int peer) {
 bool sim_comm_wait(ncclComm_t comm, uint32_t seen, int peer) {
   if (atomic_load(&comm->aborted))
     return false;
-  sim_shm_sleep(comm->shm, comm->rank, seen, peer >= 0 ? DEATH_CHECK_MS : -1);
+  atomic_fetch_add(&comm->waiting, 1);
+  if (!atomic_load(&comm->aborted))
+    sim_shm_sleep(comm->shm, comm->rank, seen, peer >= 0 ? DEATH_CHECK_MS : -1);
+  bool aborted = atomic_load(&comm->aborted);
+  atomic_fetch_sub(&comm->waiting, 1);
   if (peer >= 0 && sim_shm_bell(comm->shm, comm->rank) == seen && peer_is_dead(comm, peer))
     sim_comm_set_error(comm, ncclRemoteError);
-  return !atomic_load(&comm->aborted);
+  return !aborted && !atomic_load(&comm->aborted);
 }
 
 static ncclResult_t run_init(void *arg) {
@@ -239,6 +269,8 @@ static ncclResult_t run_finalize(void *arg) {
 
 SIM_NCCL_API(ncclResult_t, CommFinalize, ncclComm_t comm) {
   ncclResult_t result = sim_comm_check_ready(comm, "CommFinalize");
+  if (result == ncclSuccess && comm->revoked)
+    result = ncclInvalidUsage;
   if (result != ncclSuccess)
     return sim_group_error(result);
   comm->finalized = true;
@@ -295,12 +327,25 @@ SIM_NCCL_API(ncclResult_t, CommAbort, ncclComm_t comm) {
   return ncclSuccess;
 }
 
+void sim_comm_interrupt(ncclComm_t comm) {
+  struct timespec pause = {.tv_nsec = 50000};
+  atomic_fetch_add(&comm->epoch, 1);
+  interrupt(comm);
+  while (atomic_load(&comm->waiting))
+    nanosleep(&pause, NULL);
+  wait_jobs(comm);
+  atomic_store(&comm->async, ncclSuccess);
+  atomic_store(&comm->aborted, false);
+}
+
 SIM_NCCL_API(ncclResult_t, CommRevoke, ncclComm_t comm, int revokeFlags) {
+  if (!comm)
+    return ncclSuccess;
   ncclResult_t result = sim_comm_check(comm, "CommRevoke");
-  if (result != ncclSuccess || revokeFlags)
+  if (result != ncclSuccess || revokeFlags || comm->revoked || comm->finalized)
     return result != ncclSuccess ? result : ncclInvalidArgument;
   comm->revoked = true;
-  interrupt(comm); /* for good: what may follow, a shrink, waits on the new communicator */
+  sim_comm_interrupt(comm);
   return ncclSuccess;
 }
 

@@ -31,6 +31,8 @@ static bool reduces(unsigned int fn) {
 
 static ncclResult_t check_task(struct sim_task *t, const char *name) {
   ncclResult_t result = sim_comm_check_ready(t->comm, name);
+  if (result == ncclSuccess && t->comm->revoked)
+    result = ncclInvalidUsage;
   if (result != ncclSuccess)
     return result;
   bool peer = has_root(t->fn) || t->fn >= SIM_SEND;

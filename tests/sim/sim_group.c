@@ -178,7 +178,7 @@ static void run_plan(void *arg) {
   struct sim_plan *plan = arg;
   uint64_t stalled = stall_ordinal();
   atomic_fetch_add(&plan->comm->running, 1);
-  bool going = !atomic_load(&plan->comm->aborted);
+  bool going = !atomic_load(&plan->comm->aborted) && plan->epoch == plan->comm->epoch;
   for (struct sim_task *t = plan->collectives; t && going; t = t->next) {
     going = sim_ring_run(t);
     if (going && t->ordinal == stalled)
@@ -222,6 +222,7 @@ static void launch_on(struct sim_stream *on, struct sim_plan *work, struct sim_s
   sim_comm_ref(comm);
   sim_stream_ref(on);
   pthread_mutex_lock(&comm->launch_lock);
+  work->epoch = comm->epoch;
   for (struct sim_task *t = work->collectives; t; t = t->next)
     t->ordinal = ++comm->collectives;
   for (size_t i = 0; i < n; i++)

@@ -36,8 +36,11 @@ struct ncclComm {
   char name[64];
   struct sim_shm *shm;
   atomic_int refs;
-  atomic_int async; /* ncclResult_t */
-  atomic_bool aborted, revoked;
+  atomic_int async;               /* ncclResult_t */
+  atomic_bool aborted;            /* waits on it end; for good, or until a revoke is done */
+  atomic_bool revoked;            /* moves no more data, others may be made from it */
+  atomic_uint epoch;              /* plans of an earlier one do nothing */
+  atomic_int waiting;             /* threads in sim_comm_wait */
   atomic_int running;             /* plans that are at the head of a stream */
   atomic_int captured;            /* plans in living graphs */
   atomic_int working;             /* job threads of a non-blocking communicator */
@@ -91,6 +94,7 @@ struct sim_plan {
   ncclComm_t comm;
   struct sim_task *collectives; /* in NCCL's order */
   struct sim_task *p2p;         /* sends and receives, in the order of the calls */
+  unsigned int epoch;           /* of the communicator when it was launched */
 };
 
 /* sim_comm.c, sim_boot.c */
@@ -101,6 +105,8 @@ ncclResult_t sim_comm_check(ncclComm_t comm, const char *fn);
 /* Also refuses one that is still in progress or has failed. */
 ncclResult_t sim_comm_check_ready(ncclComm_t comm, const char *fn);
 void sim_comm_set_error(ncclComm_t comm, ncclResult_t error);
+/* Ends what runs or waits on the communicator, which can be used again afterwards. */
+void sim_comm_interrupt(ncclComm_t comm);
 /* Sleeps after bell value `seen`; false once the communicator was aborted. peer >= 0: a process whose
  * end is an error for this one. */
 bool sim_comm_wait(ncclComm_t comm, uint32_t seen, int peer);

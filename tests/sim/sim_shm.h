@@ -29,7 +29,7 @@ struct sim_fifo {
   struct sim_slot slot[SIM_MAX_SLOTS];
 };
 
-enum sim_board { SIM_BOARD_SPLIT, SIM_BOARD_FINALIZE, SIM_BOARD_COUNT };
+enum sim_board { SIM_BOARD_SPLIT, SIM_BOARD_FINALIZE, SIM_BOARD_SYNC, SIM_BOARD_COUNT };
 
 /* A rank's post for one round of an exchange between all ranks; two rounds alternate. */
 struct sim_post {

@@ -158,11 +158,9 @@ SIM_NCCL_API(ncclResult_t, CommShrink, ncclComm_t comm, int *excludeRanksList,
   int *list = sorted_list(comm, excludeRanksList, &excludeRanksCount);
   if (!list)
     return sim_group_error(ncclInvalidArgument);
-  if (shrinkFlags & NCCL_SHRINK_ABORT) {
-    result = ncclCommRevoke(comm, 0);
-  } else if (!comm->revoked) {
-    result = sim_comm_check_ready(comm, "CommShrink");
-  }
+  if (shrinkFlags & NCCL_SHRINK_ABORT)
+    sim_comm_interrupt(comm);
+  result = sim_comm_check_ready(comm, "CommShrink");
   struct derive_job *job = result == ncclSuccess ? job_new(comm, newcomm, config) : NULL;
   if (!job) {
     free(list);

@@ -13,10 +13,6 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define SIM_ABSENT_CommGetUniqueId ~, 1
-#define SIM_ABSENT_CommGrow ~, 1
-#define SIM_ABSENT_CommSuspend ~, 1
-#define SIM_ABSENT_CommResume ~, 1
 #define SIM_ABSENT_CommWindowRegister ~, 1
 #define SIM_ABSENT_CommWindowDeregister ~, 1
 #define SIM_ABSENT_DevCommCreate ~, 1

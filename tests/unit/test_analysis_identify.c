@@ -80,6 +80,113 @@ static void members_of_a_split_stand_by_key_then_parent_rank(void **state) {
   done();
 }
 
+/* The communicator is made from another one; of what a split makes neither rank nor size are told. */
+static void derive(uint32_t comm, uint32_t parent, enum nt_comm_origin origin, bool known) {
+  for (uint32_t r = 0; r < j.ranks; r++) {
+    if (!j.view[r][comm])
+      continue;
+    struct nt_model_view *view = view_of(r, comm);
+    const struct nt_model_view *from = j.view[r][parent] ? view_of(r, parent) : NULL;
+    view->origin = (uint16_t)origin;
+    memset(view->uid_hash, 0, sizeof view->uid_hash);
+    if (!known)
+      view->rank = view->nranks = -1;
+    if (!from)
+      continue;
+    view->parent_number = from->number;
+    view->parent_rank = (uint32_t)from->rank;
+    memcpy(view->parent_id, from->id, sizeof view->parent_id);
+  }
+}
+
+static void expect_ranks(const char *name, const int32_t *worlds, uint32_t count) {
+  const struct nt_joint *joint = NULL;
+  for (uint32_t n = 1; n < 4 && !joint; n++)
+    joint = joint_named(name, n);
+  assert_non_null(joint);
+  assert_int_equal(joint->member_count, count);
+  assert_int_equal(joint->size, count);
+  for (uint32_t i = 0; i < count; i++) {
+    assert_int_equal(joint->members[i].comm_rank, i);
+    assert_int_equal(nt_member_rank(&job, &joint->members[i])->world, worlds[i]);
+  }
+}
+
+static void ranks_of_what_is_made_from_a_split_follow_its_own(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  uint32_t world = job_comm(&j, "world", "0-3"), back = job_comm(&j, "back", "0-3");
+  uint32_t part = job_comm(&j, "part", "0-3"), less = job_comm(&j, "less", "0,2-3");
+  derive(back, world, NT_COMM_SPLIT, false);
+  for (uint32_t r = 0; r < 4; r++)
+    view_of(r, back)->key = -(int32_t)r;
+  derive(part, back, NT_COMM_SPLIT, false);
+  derive(less, back, NT_COMM_SHRINK, false);
+  for (uint32_t r = 0; r < 4; r++)
+    if (r != 1) {
+      view_of(r, less)->excluded_count = 1;
+      view_of(r, less)->excluded[0] = (struct nt_excluded){2, 1};
+    }
+  identify();
+  expect_ranks("back", (const int32_t[]){3, 2, 1, 0}, 4);
+  expect_ranks("part", (const int32_t[]){3, 2, 1, 0}, 4);
+  expect_ranks("less", (const int32_t[]){3, 2, 0}, 3);
+  done();
+}
+
+static void new_ranks_of_a_grown_communicator_belong_by_its_unique_id(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  uint32_t old = job_comm(&j, "old", "0-2"), other = job_comm(&j, "other", "3");
+  uint32_t grown = job_comm(&j, "grown", "0-3");
+  (void)other;
+  derive(grown, old, NT_COMM_GROW, true);
+  memset(view_of(3, grown)->id, 0x77, 16);
+  memset(view_of(3, grown)->uid_hash, 0x55, 16);
+  memset(view_of(1, grown)->uid_hash, 0x55, 16);
+  identify();
+  expect_ranks("grown", (const int32_t[]){0, 1, 2, 3}, 4);
+  assert_int_equal(joint_named("grown", 1)->parent, joint_named("old", 1) - job.joints);
+  done();
+}
+
+static void what_was_tried_in_vain_and_repeated_is_no_member(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t vain = job_comm(&j, "A", "1"), made = job_comm(&j, "A", "0-1");
+  memcpy(view_of(1, vain)->id, view_of(1, made)->id, 16);
+  view_of(1, vain)->state = NT_COMM_FAILED;
+  view_of(1, vain)->rank = 2;
+  view_of(1, vain)->nranks = 2;
+  identify();
+  assert_int_equal(job.joint_count, 1);
+  assert_int_equal(job.joints[0].member_count, 2);
+  done();
+}
+
+/* Process 0 is rank 0, and rank 1 as well, of a job without a launcher. */
+static void a_process_of_several_ranks_has_them_all(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t all = job_comm(&j, "A", "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_rank(&j, r)->world = 2 * (int32_t)r;
+    job_rank(&j, r)->world_size = view_of(r, all)->nranks = 4;
+    view_of(r, all)->rank = 2 * (int32_t)r;
+    struct nt_model_view *second = nt_model_add_view(job_rank(&j, r));
+    *second = *view_of(r, all);
+    second->number = 2;
+    second->rank = 2 * (int32_t)r + 1;
+    second->sums = NULL;
+  }
+  identify();
+  assert_int_equal(job.model->expected, 4);
+  assert_int_equal(nt_model_absent(job.model), 0);
+  assert_true(nt_model_has(job.model, 1) && nt_model_has(job.model, 3));
+  assert_int_equal(nt_rank_set_count(&joint_named("A", 1)->absent_worlds), 0);
+  done();
+}
+
 static void ordinals_count_communicators_of_the_same_members(void **state) {
   (void)state;
   job_start(&j, 4);
@@ -159,6 +266,10 @@ int main(void) {
       TEST(names_and_pointers_identify_nothing),
       TEST(members_stand_by_their_rank_in_the_communicator),
       TEST(members_of_a_split_stand_by_key_then_parent_rank),
+      TEST(ranks_of_what_is_made_from_a_split_follow_its_own),
+      TEST(new_ranks_of_a_grown_communicator_belong_by_its_unique_id),
+      TEST(what_was_tried_in_vain_and_repeated_is_no_member),
+      TEST(a_process_of_several_ranks_has_them_all),
       TEST(ordinals_count_communicators_of_the_same_members),
       TEST(a_member_without_a_trace_is_named_where_nobody_else_fits),
       TEST(of_two_without_a_trace_none_is_named_that_may_be_the_other),

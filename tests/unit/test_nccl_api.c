@@ -130,8 +130,9 @@ static void ids_differ_by_everything_they_are_made_from(void **state) {
   struct nt_id128 ids[] = {
       nt_comm_id_init(uid, 4, 1),     nt_comm_id_init(uid, 8, 1),     nt_comm_id_init(uid, 4, 2),
       nt_comm_id_split(uid, 1, 0),    nt_comm_id_split(uid, 1, 1),    nt_comm_id_split(uid, 2, 0),
-      nt_comm_id_shrink(uid, uid, 1), nt_comm_id_shrink(uid, uid, 2), nt_comm_id_grow(uid.lo, 4),
-      nt_comm_id_grow(uid.lo, 5),
+      nt_comm_id_shrink(uid, uid, 1), nt_comm_id_shrink(uid, uid, 2), nt_comm_id_grow(uid, 1, 4),
+      nt_comm_id_grow(uid, 2, 4),     nt_comm_id_grow(uid, 1, 5),     nt_comm_id_grow_new(uid, 4),
+      nt_comm_id_grow_new(uid, 5),
   };
   for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++)
     for (size_t j = 0; j < i; j++)

@@ -30,14 +30,26 @@ static bool is_used(const struct nt_model_rank *rank, uint32_t view) {
   return false;
 }
 
+/* It, or the end of its group, has returned, and NCCL goes on with it by itself. */
+static bool was_begun(const struct nt_model_rank *rank, uint32_t index) {
+  const struct nt_model_call *call = &rank->calls[index];
+  if (call->flags & NT_CALL_IN_PROGRESS)
+    return true;
+  if (!call->group || call->pending)
+    return false;
+  for (uint32_t i = index + 1; i < rank->call_count && rank->calls[i].thread == call->thread; i++)
+    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_GROUP_END)
+      return rank->calls[i].flags & NT_CALL_IN_PROGRESS;
+  return false;
+}
+
 bool nt_creation_in_progress(const struct nt_job *job, uint32_t r, uint32_t index) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
-  const struct nt_model_call *call = &rank->calls[index];
-  if (!(call->flags & NT_CALL_IN_PROGRESS) || nt_fn_shape(call->fn) != NT_SHAPE_COMM_INIT ||
-      call->view == NT_NONE)
+  const uint32_t made = nt_call_made(job, r, index);
+  if (made == NT_NONE || !was_begun(rank, index))
     return false;
-  uint16_t state = rank->views[call->view].state;
-  return (state == NT_COMM_CREATING || state == NT_COMM_ABORTED) && !is_used(rank, call->view);
+  uint16_t state = rank->views[made].state;
+  return (state == NT_COMM_CREATING || state == NT_COMM_ABORTED) && !is_used(rank, made);
 }
 
 /* One creator per member; false if the creation has completed or does not concern us. */
@@ -54,7 +66,7 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
                                  .call = member->create_call,
                                  .joint = index,
                                  .comm_rank = member->comm_rank,
-                                 .nranks = view->nranks,
+                                 .nranks = view->nranks >= 0 ? view->nranks : joint->size,
                                  .world = rank->world,
                                  .enter_ns = view->created_ns,
                                  .refused = view->state == NT_COMM_FAILED};
@@ -110,10 +122,14 @@ static int by_use(const void *a, const void *b) {
 /* Sorts the joints so that those of one use of a unique id stand together. Returns how many. */
 static uint32_t list_uses(const struct nt_job *job, struct use *uses) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < job->joint_count; i++)
-    if (job->joints[i].origin == NT_COMM_INIT)
-      uses[count++] = (struct use){job->joints[i].uid_hash,
-                                   nt_member_view(job, &job->joints[i].members[0])->ordinal, i};
+  for (uint32_t i = 0; i < job->joint_count; i++) {
+    const struct nt_joint *joint = &job->joints[i];
+    if (joint->origin == NT_COMM_INIT)
+      uses[count++] =
+          (struct use){joint->uid_hash, nt_member_view(job, &joint->members[0])->ordinal, i};
+    else if (joint->origin == NT_COMM_SHRINK || joint->origin == NT_COMM_GROW)
+      uses[count++] = (struct use){joint->id, 0, i}; /* all agree on the id, or made nothing */
+  }
   qsort(uses, count, sizeof *uses, by_use);
   return count;
 }
@@ -154,6 +170,10 @@ static int gather(const struct nt_job *job, struct nt_creations *out) {
   return status;
 }
 
+static bool by_unique_id(const struct nt_job *job, const struct nt_creation *creation) {
+  return job->joints[creation->joint].origin == NT_COMM_INIT;
+}
+
 static bool has_rank_twice(const struct nt_creation *a, const struct nt_creation *b) {
   for (uint32_t i = 0; i < a->creator_count; i++)
     for (uint32_t j = 0; j < b->creator_count; j++)
@@ -169,30 +189,28 @@ static bool other_name(const struct nt_job *job, const struct nt_creation *a,
   return *x && *y && strcmp(x, y);
 }
 
-/* Ranks of the world without a trace. */
-static int64_t count_absent(const struct nt_job *job) {
-  const int64_t absent = (int64_t)job->model->expected - job->model->rank_count;
-  return absent > 0 ? absent : 0;
-}
-
 /* All incomplete creations of one size, if together they are exactly whole: one creation with
  * different ids. */
 static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_t first) {
   struct nt_creation *base = &out->list[first];
   uint32_t total = 0, parts = 0;
+  if (!by_unique_id(job, base))
+    return 0;
   for (uint32_t i = 0; i < out->count; i++) {
-    if (out->list[i].size != base->size)
+    if (out->list[i].size != base->size || !by_unique_id(job, &out->list[i]))
       continue;
     if (other_name(job, base, &out->list[i]))
       return 0;
     total += out->list[i].creator_count;
     parts++;
     for (uint32_t j = i + 1; j < out->count; j++)
-      if (out->list[j].size == base->size && has_rank_twice(&out->list[i], &out->list[j]))
+      if (out->list[j].size == base->size && by_unique_id(job, &out->list[j]) &&
+          has_rank_twice(&out->list[i], &out->list[j]))
         return 0;
   }
   /* Ranks without a trace may be the rest. */
-  if (parts < 2 || (int64_t)total > base->size || (int64_t)total + count_absent(job) < base->size)
+  if (parts < 2 || (int64_t)total > base->size ||
+      (int64_t)total + nt_model_absent(job->model) < base->size)
     return 0;
   struct nt_creator *all = realloc(base->creators, total * sizeof *all);
   if (!all)
@@ -201,7 +219,7 @@ static int merge_ids(const struct nt_job *job, struct nt_creations *out, uint32_
   uint32_t kept = first + 1;
   for (uint32_t i = first + 1; i < out->count; i++) {
     struct nt_creation *part = &out->list[i];
-    if (part->size != base->size) {
+    if (part->size != base->size || !by_unique_id(job, part)) {
       out->list[kept++] = *part;
       continue;
     }
@@ -235,7 +253,7 @@ static int vote_joints(const struct nt_job *job, struct nt_creation *creation) {
       second = n;
     }
   }
-  const bool unique = (int64_t)best - second > count_absent(job);
+  const bool unique = (int64_t)best - second > nt_model_absent(job->model);
   creation->decided = unique;
   creation->joint = best_joint;
   for (uint32_t i = 0; i < creation->creator_count && unique && !status; i++)
@@ -281,10 +299,68 @@ static int blame_duplicates(struct nt_creation *creation) {
   return status;
 }
 
+/* Several GPUs a process, and as many in each: those are to blame that called for fewer of theirs than others. */
+static int find_short(const struct nt_job *job, struct nt_creation *creation, bool *found) {
+  const uint32_t ranks = job->model->rank_count;
+  uint32_t most = 0, processes = 0;
+  int status = 0;
+  uint32_t *counts = calloc(ranks + 1, sizeof *counts);
+  if (!counts)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < creation->creator_count; i++) {
+    uint32_t *count = &counts[creation->creators[i].rank];
+    processes += !*count;
+    most = ++*count > most ? *count : most;
+  }
+  *found = most > 1 && (int64_t)most * processes == creation->size;
+  for (uint32_t r = 0; r < ranks && *found && !status; r++)
+    if (counts[r] && counts[r] < most && job->model->ranks[r].world >= 0)
+      status = nt_rank_set_add(&creation->missing, (uint32_t)job->model->ranks[r].world);
+  creation->guessed = *found;
+  free(counts);
+  return status;
+}
+
+/* Ranks of the parent that should have called as well. Those that come new are known to nobody. */
+static int find_missing_of_parent(const struct nt_job *job, struct nt_creation *creation) {
+  const struct nt_joint *joint = &job->joints[creation->joint];
+  const struct nt_model_view *view = nt_member_view(job, &joint->members[0]);
+  struct nt_rank_set called = {0};
+  int64_t lack = 0;
+  int status = 0;
+  if (joint->parent == NT_NONE || view->excluded_count == NT_EXCLUDED_MANY)
+    return 0;
+  const struct nt_joint *parent = &job->joints[joint->parent];
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_member *in_parent = nt_member_parent(job, &joint->members[i]);
+    if (in_parent && in_parent->comm_rank >= 0)
+      status = nt_rank_set_add(&called, (uint32_t)in_parent->comm_rank);
+  }
+  for (uint32_t i = 0; i < parent->member_count && !status; i++) {
+    const struct nt_member *member = &parent->members[i];
+    const int32_t world = nt_member_rank(job, member)->world;
+    if (member->comm_rank < 0 || nt_rank_set_has(&called, (uint32_t)member->comm_rank) ||
+        nt_is_excluded(view, member->comm_rank) || world < 0)
+      continue;
+    lack++;
+    status = nt_rank_set_add(&creation->missing, (uint32_t)world);
+  }
+  creation->missing_known = lack + creation->creator_count == creation->size;
+  nt_rank_set_free(&called);
+  return status;
+}
+
 static int find_missing(const struct nt_job *job, struct nt_creation *creation) {
   const struct nt_joint *joint = &job->joints[creation->joint];
   struct nt_rank_set present = {0}, *missing = &creation->missing;
-  int status = 0;
+  int status = find_short(job, creation, &creation->missing_known);
+  if (!status && !creation->missing_known && !by_unique_id(job, creation)) {
+    nt_rank_set_free(missing);
+    status = find_missing_of_parent(job, creation);
+  }
+  if (status || creation->missing_known)
+    return status;
+  nt_rank_set_free(missing);
   for (uint32_t i = 0; i < creation->creator_count && !status; i++)
     if (creation->creators[i].world >= 0)
       status = nt_rank_set_add(&present, (uint32_t)creation->creators[i].world);
@@ -294,7 +370,7 @@ static int find_missing(const struct nt_job *job, struct nt_creation *creation) 
         status = nt_rank_set_add(missing, (uint32_t)w);
     creation->missing_known =
         nt_rank_set_count(missing) + creation->creator_count == (uint32_t)creation->size;
-  } else if (!status) {
+  } else if (!status && by_unique_id(job, creation)) {
     creation->missing_known = nt_identify_absent(job, joint, NULL, missing);
   }
   if (!creation->missing_known)
@@ -311,7 +387,8 @@ static int judge(const struct nt_job *job, struct nt_creation *creation) {
   for (uint32_t i = 0; i < creation->creator_count; i++) {
     const struct nt_creator *self = &creation->creators[i];
     sizes |= self->nranks != creation->creators[0].nranks;
-    outside |= self->comm_rank >= self->nranks || self->comm_rank < 0;
+    outside |=
+        by_unique_id(job, creation) && (self->comm_rank >= self->nranks || self->comm_rank < 0);
     doubled |= i && self[-1].joint == self->joint && self[-1].comm_rank == self->comm_rank;
     if (self->enter_ns < creation->since_ns)
       creation->since_ns = self->enter_ns;

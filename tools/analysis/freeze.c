@@ -145,8 +145,7 @@ static bool ended_well(const struct nt_search *s, uint32_t index) {
     return false;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    if (nt_fn_shape(call->fn) == NT_SHAPE_COMM_ABORT ||
-        (!call->exit_ns && !(call->flags & NT_CALL_ABANDONED)))
+    if (nt_call_aborts(call) || (!call->exit_ns && !(call->flags & NT_CALL_ABANDONED)))
       return false;
   }
   return true;
@@ -192,7 +191,7 @@ static uint32_t list_events(const struct nt_job *job, struct nt_end *events) {
       const struct nt_member *member = &job->joints[i].members[j];
       if (!member->ended_ns)
         continue;
-      bool abort = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+      bool abort = nt_call_aborts(&nt_member_rank(job, member)->calls[member->ended_call]);
       events[count++] = (struct nt_end){member->ended_ns, member->rank,
                                         abort ? NT_FREEZE_ABORT : NT_FREEZE_TEARDOWN};
     }

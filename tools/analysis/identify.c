@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sorting, not hashing: the views of all ranks are ordered by id, and equal ids are a joint. */
-#include "analysis/identify.h"
+#include "analysis/identify_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct keyed {
-  const struct nt_model_view *view;
-  uint32_t rank, index;
-};
+static bool is_zero(const uint8_t id[16]) {
+  static const uint8_t zero[16];
+  return !memcmp(id, zero, sizeof zero);
+}
 
 static int by_id(const void *a, const void *b) {
-  const struct keyed *x = a, *y = b;
-  int order = memcmp(x->view->id, y->view->id, sizeof x->view->id);
+  const struct nt_keyed *x = a, *y = b;
+  int order = memcmp(x->id, y->id, sizeof x->view->id);
   if (order)
     return order;
   if (x->rank != y->rank)
     return x->rank < y->rank ? -1 : 1;
   return x->index < y->index ? -1 : x->index > y->index;
-}
-
-static bool is_zero(const uint8_t id[16]) {
-  static const uint8_t zero[16];
-  return !memcmp(id, zero, sizeof zero);
 }
 
 struct sorted_member {
@@ -45,15 +40,7 @@ static int by_comm_rank(const void *a, const void *b) {
   return 0;
 }
 
-/* A split does not tell ranks: NCCL orders by key, then by rank in the parent. */
-static void number_members(struct nt_joint *joint) {
-  if (joint->members[0].comm_rank >= 0 || joint->members[joint->member_count - 1].comm_rank >= 0)
-    return;
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    joint->members[i].comm_rank = (int32_t)i;
-}
-
-static int fill_joint(struct nt_job *job, struct nt_joint *joint, const struct keyed *keyed,
+static int fill_joint(struct nt_job *job, struct nt_joint *joint, const struct nt_keyed *keyed,
                       uint32_t count) {
   const struct nt_model *model = job->model;
   struct sorted_member *sorted = calloc(count, sizeof *sorted);
@@ -62,7 +49,7 @@ static int fill_joint(struct nt_job *job, struct nt_joint *joint, const struct k
     free(sorted);
     return -NT_ERR_MEMORY;
   }
-  memcpy(joint->id, keyed->view->id, sizeof joint->id);
+  memcpy(joint->id, keyed->id, sizeof joint->id);
   memcpy(joint->uid_hash, keyed->view->uid_hash, sizeof joint->uid_hash);
   joint->name = "";
   joint->parent = NT_NONE;
@@ -82,6 +69,8 @@ static int fill_joint(struct nt_job *job, struct nt_joint *joint, const struct k
       joint->size = view->nranks;
     if (view->origin)
       joint->origin = view->origin;
+    if (!is_zero(view->uid_hash))
+      memcpy(joint->uid_hash, view->uid_hash, sizeof joint->uid_hash);
     if (view->created_ns && (!joint->created_ns || view->created_ns < joint->created_ns))
       joint->created_ns = view->created_ns;
     if (world >= 0 && nt_rank_set_add(&joint->worlds, (uint32_t)world) < 0)
@@ -91,7 +80,6 @@ static int fill_joint(struct nt_job *job, struct nt_joint *joint, const struct k
   for (uint32_t i = 0; i < count; i++)
     joint->members[i] = sorted[i].member;
   joint->member_count = count;
-  number_members(joint);
   free(sorted);
   return status;
 }
@@ -104,26 +92,16 @@ static int by_creation(const void *a, const void *b) {
 }
 
 static int join_views(struct nt_job *job) {
-  const struct nt_model *model = job->model;
-  uint32_t total = 0, count = 0;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    total += model->ranks[i].view_count;
-  struct keyed *keyed = calloc(total ? total : 1, sizeof *keyed);
-  if (!keyed)
-    return -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    for (uint32_t j = 0; j < model->ranks[i].view_count; j++) {
-      const struct nt_model_view *view = &model->ranks[i].views[j];
-      if (is_zero(view->id))
-        job->unknown_views++;
-      else
-        keyed[count++] = (struct keyed){view, i, j};
-    }
+  struct nt_keyed *keyed;
+  uint32_t count;
+  int status = nt_identify_keys(job, &keyed, &count);
+  if (status)
+    return status;
   qsort(keyed, count, sizeof *keyed, by_id);
   job->joints = calloc(count ? count : 1, sizeof *job->joints);
-  int status = job->joints ? 0 : -NT_ERR_MEMORY;
+  status = job->joints ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0, n; i < count && !status; i += n) {
-    for (n = 1; i + n < count && !memcmp(keyed[i].view->id, keyed[i + n].view->id, 16);)
+    for (n = 1; i + n < count && !memcmp(keyed[i].id, keyed[i + n].id, 16);)
       n++;
     status = fill_joint(job, &job->joints[job->joint_count++], &keyed[i], n);
   }
@@ -172,7 +150,11 @@ static int find_parents(struct nt_job *job) {
   qsort(index, job->joint_count, sizeof *index, by_index_id);
   for (uint32_t i = 0; i < job->joint_count; i++) {
     struct nt_joint *joint = &job->joints[i];
-    struct id_index key = {nt_member_view(job, &joint->members[0])->parent_id, 0};
+    uint32_t tells = 0; /* new ranks of a grown one do not know it */
+    while (tells + 1 < joint->member_count &&
+           is_zero(nt_member_view(job, &joint->members[tells])->parent_id))
+      tells++;
+    struct id_index key = {nt_member_view(job, &joint->members[tells])->parent_id, 0};
     const struct id_index *found =
         bsearch(&key, index, job->joint_count, sizeof *index, by_index_id);
     if (found && found->joint != i)
@@ -182,10 +164,71 @@ static int find_parents(struct nt_job *job) {
   return 0;
 }
 
-/* Sizes: told by every origin but split, whose size is known when the parent is seen whole. */
+/* Own rank in the parent, as far as it is known. */
+static int32_t rank_in_parent(const struct nt_job *job, const struct nt_member *member) {
+  const struct nt_model_view *view = nt_member_view(job, member);
+  if ((int32_t)view->parent_rank >= 0)
+    return (int32_t)view->parent_rank;
+  const struct nt_member *parent = nt_member_parent(job, member);
+  return parent ? parent->comm_rank : -1;
+}
+
+/* Of what is made from a communicator whose ranks are known only here: these keep the order of ranks. */
+static int32_t derived_rank(const struct nt_model_view *view, int32_t in_parent) {
+  const bool keeps = view->origin == NT_COMM_SHRINK || view->origin == NT_COMM_GROW;
+  if (in_parent < 0 || view->rank >= 0 || !keeps)
+    return view->rank;
+  const int32_t below = view->origin == NT_COMM_SHRINK ? nt_excluded_below(view, in_parent) : 0;
+  return below < 0 ? -1 : in_parent - below;
+}
+
+/* A split does not tell ranks: NCCL orders by key, then by rank in the parent. */
+static int number_members(struct nt_job *job, uint32_t index) {
+  struct nt_joint *joint = &job->joints[index];
+  bool known = true, unknown = true;
+  struct sorted_member *sorted = calloc(joint->member_count, sizeof *sorted);
+  if (!sorted)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_view *view = nt_member_view(job, &joint->members[i]);
+    const int32_t in_parent = rank_in_parent(job, &joint->members[i]);
+    sorted[i] = (struct sorted_member){.member = joint->members[i],
+                                       .key = view->key,
+                                       .parent_rank = (uint32_t)in_parent,
+                                       .world = nt_member_rank(job, &joint->members[i])->world};
+    sorted[i].member.comm_rank = derived_rank(view, in_parent);
+    known &= view->rank >= 0;
+    unknown &= sorted[i].member.comm_rank < 0;
+  }
+  if (!known)
+    qsort(sorted, joint->member_count, sizeof *sorted, by_comm_rank);
+  for (uint32_t i = 0; i < joint->member_count && !known; i++) {
+    joint->members[i] = sorted[i].member;
+    if (unknown)
+      joint->members[i].comm_rank = (int32_t)i;
+    job->places[joint->members[i].rank][joint->members[i].view] = (struct nt_place){index, i};
+  }
+  free(sorted);
+  return 0;
+}
+
+static uint32_t count_excluded(const struct nt_model_view *view) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; view->excluded_count <= NT_EXCLUDED && i < view->excluded_count; i++)
+    count += view->excluded[i].count;
+  return count;
+}
+
+/* Sizes: told by every origin but split, whose size is known when the parent is seen whole, and what is made
+ * from one. */
 static void find_sizes(struct nt_job *job) {
   for (uint32_t i = 0; i < job->joint_count; i++) {
     struct nt_joint *joint = &job->joints[i];
+    const struct nt_joint *parent = joint->parent != NT_NONE ? &job->joints[joint->parent] : NULL;
+    const uint32_t excluded = count_excluded(nt_member_view(job, &joint->members[0]));
+    if (joint->size < 0 && joint->origin == NT_COMM_SHRINK && parent && parent->size_known &&
+        excluded && (int64_t)excluded < parent->size)
+      joint->size = parent->size - (int32_t)excluded;
     if (joint->size >= 0) {
       joint->size_known = true;
       joint->absent = (uint32_t)joint->size > joint->member_count
@@ -193,7 +236,6 @@ static void find_sizes(struct nt_job *job) {
                           : 0;
       continue;
     }
-    const struct nt_joint *parent = joint->parent != NT_NONE ? &job->joints[joint->parent] : NULL;
     joint->size = (int32_t)joint->member_count;
     joint->size_known = parent && parent->size_known && !parent->absent;
     joint->absent = joint->size_known ? 0 : parent ? parent->absent : 1;
@@ -250,7 +292,7 @@ static int find_absent(struct nt_job *job) {
   struct nt_rank_set without = {0};
   int status = 0;
   for (int32_t w = 0; w < job->model->expected && w < (int32_t)NT_RANK_MAX && !status; w++)
-    if (nt_model_find(job->model, w) == NT_NONE)
+    if (!nt_model_has(job->model, w))
       status = nt_rank_set_add(&without, (uint32_t)w);
   for (uint32_t i = 0; i < job->joint_count && !status; i++) {
     struct nt_joint *joint = &job->joints[i];
@@ -323,6 +365,9 @@ int nt_identify(const struct nt_model *model, struct nt_job *job) {
     status = fill_places(job);
   if (!status)
     status = find_parents(job);
+  /* In the order of creation: parents first. */
+  for (uint32_t i = 0; i < job->joint_count && !status; i++)
+    status = number_members(job, i);
   if (status)
     return status;
   find_sizes(job);

@@ -21,9 +21,11 @@ struct nt_member {
   uint32_t first;       /* first position whose call is known; called + 1 if none is */
   uint32_t *call;       /* index into the rank's calls by position - first, NT_NONE for a gap */
   uint64_t *sig;        /* signature, 0 for a gap */
-  uint32_t create_call; /* the init call that made the view, NT_NONE */
-  uint32_t splits;      /* ordinal of its last split of this communicator */
+  uint32_t create_call; /* the init, shrink or grow that made the view, NT_NONE */
+  uint32_t splits;      /* ordinal of its last split or growth of this communicator */
   uint32_t split_call;
+  uint32_t syncs; /* of its last suspend or resume */
+  uint32_t sync_call;
   int64_t
       ended_ns; /* when it entered the first abort, revoke, finalize or destroy; 0 if it did not */
   uint8_t ended_fn;
@@ -84,6 +86,11 @@ static inline const struct nt_model_view *nt_member_view(const struct nt_job *jo
                                                          const struct nt_member *member) {
   return &job->model->ranks[member->rank].views[member->view];
 }
+
+/* The same rank's part in the communicator from which it was made; NULL if that is not known. */
+const struct nt_member *nt_member_parent(const struct nt_job *job, const struct nt_member *member);
+/* A shrink left this rank of the parent out. */
+bool nt_is_excluded(const struct nt_model_view *view, int32_t rank);
 
 /* The call at a position, NULL if it is not known. */
 const struct nt_model_call *nt_member_call(const struct nt_job *job, const struct nt_member *member,

@@ -80,12 +80,14 @@ int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
 /* The rank lacks a call of the operation that it waits in by another of its communicator ranks, and the thread that
- * should make it waits in nothing. */
+ * should make it waits in nothing, or in that operation itself. */
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank);
 /* Which of the process's ranks have not called, as evidence; the finding is of the first one's thread. */
 void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct nt_stuck *stuck, uint32_t rank);
+/* "communicator ranks 2-3": the places that nobody took. */
+char *nt_unclaimed_text(char *out, size_t size, const struct nt_creation *creation);
 /* "communicator rank 2 (cuda:2, thread 3) of rank 0": of one that holds several, those that have not called. */
 char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
                       const struct nt_stuck *stuck, uint32_t rank);

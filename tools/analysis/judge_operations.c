@@ -60,8 +60,9 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
                  creator->joint != creation->joint ? ", with another id or size" : "");
   }
   if (creation->problem == NT_CREATION_MISSING)
-    nt_lines_add(&finding->evidence, "%u of %d ranks have called it", creation->creator_count,
-                 creation->size);
+    nt_lines_add(&finding->evidence, "%u of %d ranks have called it: nobody did as %s",
+                 creation->creator_count, creation->size,
+                 nt_unclaimed_text(line, sizeof line, creation));
   const struct nt_model_view *view =
       nt_member_view(inquiry->job, &inquiry->job->joints[stuck->joint].members[0]);
   if (view->root[0])

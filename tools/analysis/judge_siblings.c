@@ -30,20 +30,65 @@ static bool waits_elsewhere(const struct nt_job *job, uint32_t rank, uint32_t th
   return false;
 }
 
+/* Of a thread that drives several devices: it has called for another of them, and waits for that. */
+static bool waits_for_itself(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                             uint32_t rank, const struct nt_member *lacking, uint32_t last) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (member->rank != rank || member == lacking || nt_stuck_lacks(stuck, member))
+      continue;
+    const uint32_t own = last_on(model, member->view, inquiry->job->cut_ns);
+    if (own != NT_NONE &&
+        (last == NT_NONE || model->calls[own].thread == model->calls[last].thread))
+      return true;
+  }
+  return false;
+}
+
+static bool is_counted(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_SPLIT ||
+         stuck->kind == NT_STUCK_SYNC;
+}
+
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
-  if (stuck->kind != NT_STUCK_COLLECTIVE || !nt_stuck_has_sibling(stuck, rank))
+  if (!nt_stuck_has_sibling(stuck, rank))
+    return false;
+  if (stuck->kind == NT_STUCK_INIT)
+    return true;
+  if (!is_counted(stuck))
     return false;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
+    if (member->rank != rank || !nt_stuck_lacks(stuck, member))
+      continue;
     uint32_t last = last_on(model, member->view, inquiry->job->cut_ns);
-    if (member->rank == rank && member->called < stuck->seq && last != NT_NONE &&
-        !waits_elsewhere(inquiry->job, rank, model->calls[last].thread))
+    if ((last != NT_NONE && !waits_elsewhere(inquiry->job, rank, model->calls[last].thread)) ||
+        waits_for_itself(inquiry, stuck, rank, member, last))
       return true;
   }
   return false;
+}
+
+char *nt_unclaimed_text(char *out, size_t size, const struct nt_creation *creation) {
+  struct nt_rank_set claimed = {0}, free_ranks = {0};
+  char numbers[NT_DESCRIBE];
+  int status = 0;
+  for (uint32_t i = 0; i < creation->creator_count && !status; i++)
+    if (creation->creators[i].comm_rank >= 0)
+      status = nt_rank_set_add(&claimed, (uint32_t)creation->creators[i].comm_rank);
+  for (int32_t r = 0; r < creation->size && r < (int32_t)NT_RANK_MAX && !status; r++)
+    if (!nt_rank_set_has(&claimed, (uint32_t)r))
+      status = nt_rank_set_add(&free_ranks, (uint32_t)r);
+  snprintf(out, size, "communicator rank%s %s", nt_rank_set_count(&free_ranks) == 1 ? "" : "s",
+           nt_rank_set_text(numbers, sizeof numbers, &free_ranks));
+  nt_rank_set_free(&claimed);
+  nt_rank_set_free(&free_ranks);
+  return out;
 }
 
 /* "communicator rank 2 (cuda:2, thread 3) of rank 0" */
@@ -53,9 +98,14 @@ char *nt_sibling_text(char *out, size_t size, const struct nt_inquiry *inquiry,
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   struct nt_rank_set behind = {0};
   char numbers[NT_DESCRIBE], detail[64] = "", thread[24] = "";
+  if (stuck->kind == NT_STUCK_INIT) {
+    nt_unclaimed_text(numbers, sizeof numbers, &inquiry->creations.list[stuck->item]);
+    snprintf(out, size, "%s of rank %d", numbers, model->world);
+    return out;
+  }
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (member->rank != rank || member->called >= stuck->seq || member->comm_rank < 0 ||
+    if (member->rank != rank || !nt_stuck_lacks(stuck, member) || member->comm_rank < 0 ||
         nt_rank_set_add(&behind, (uint32_t)member->comm_rank) < 0)
       continue;
     const uint32_t last = last_on(model, member->view, inquiry->job->cut_ns);
@@ -76,11 +126,11 @@ void nt_say_siblings(struct nt_inquiry *inquiry, struct nt_finding *finding,
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   char call[NT_DESCRIBE];
-  if (stuck->kind != NT_STUCK_COLLECTIVE || !nt_stuck_has_sibling(stuck, rank))
+  if (!is_counted(stuck) || !nt_stuck_has_sibling(stuck, rank))
     return;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (member->rank != rank || member->called >= stuck->seq)
+    if (member->rank != rank || !nt_stuck_lacks(stuck, member))
       continue;
     uint32_t last = last_on(model, member->view, inquiry->job->cut_ns);
     if (!finding->thread && last != NT_NONE)

@@ -232,9 +232,6 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_finding_say(finding, "%s got an error from NCCL and never completed %s%s", who, place,
                    waiting);
     break;
-  case NT_CLASS_INIT:
-    nt_finding_say(finding, "%s never called %s%s", who, place, waiting);
-    break;
   case NT_CLASS_UNDECIDED:
     nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
     nt_finding_say(
@@ -247,7 +244,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
     nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
     nt_finding_say(finding, "%s", message);
     break;
-  default:
+  default: /* a creation too */
     say_missing(inquiry, finding, stuck, who, place, waiting);
   }
   if (stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_COLLECTIVE ||

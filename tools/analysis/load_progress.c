@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "analysis/load_parts.h"
+#include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
 #define WAITED_STREAMS 32
@@ -47,7 +48,7 @@ static bool is_launched(const struct nt_model_call *call) {
 int64_t nt_load_first_abort(const struct nt_model_rank *rank) {
   int64_t first = INT64_MAX;
   for (uint32_t i = 0; i < rank->call_count; i++)
-    if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_COMM_ABORT && rank->calls[i].enter_ns < first)
+    if (nt_call_aborts(&rank->calls[i]) && rank->calls[i].enter_ns < first)
       first = rank->calls[i].enter_ns;
   return first;
 }

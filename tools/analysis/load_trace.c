@@ -43,6 +43,10 @@ static int add_view(struct nt_model_rank *rank, const struct nt_trace_comm *comm
   memcpy(view->parent_id, def->parent_id, sizeof view->parent_id);
   memcpy(view->uid_hash, def->uid_hash, sizeof view->uid_hash);
   view->number = def->number;
+  view->parent_number = def->parent_number;
+  view->excluded_count =
+      def->excluded_count <= NT_EXCLUDED ? def->excluded_count : NT_EXCLUDED_MANY;
+  memcpy(view->excluded, def->excluded, sizeof view->excluded);
   view->rank = def->rank;
   view->nranks = def->nranks;
   view->color = def->color;

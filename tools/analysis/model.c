@@ -196,6 +196,7 @@ void nt_model_free(struct nt_model *model) {
     free(model->unreadable[i].reason);
   }
   free(model->unreadable);
+  nt_rank_set_free(&model->held);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);
@@ -272,6 +273,36 @@ uint32_t nt_model_find(const struct nt_model *model, int32_t world) {
       high = middle;
   }
   return low < model->rank_count && model->ranks[low].world == world ? low : NT_NONE;
+}
+
+bool nt_model_has(const struct nt_model *model, int32_t world) {
+  return nt_model_find(model, world) != NT_NONE ||
+         (world >= 0 && nt_rank_set_has(&model->held, (uint32_t)world));
+}
+
+int64_t nt_model_absent(const struct nt_model *model) {
+  const int64_t absent =
+      (int64_t)model->expected - model->rank_count - nt_rank_set_count(&model->held);
+  return absent > 0 ? absent : 0;
+}
+
+/* Without a launcher a process is called by its rank in the first communicator. It may have others of that. */
+static int find_held(struct nt_model *model) {
+  int status = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    const struct nt_model_view *own = NULL;
+    for (uint32_t j = 0; j < rank->view_count && !own; j++)
+      if (rank->views[j].nranks == rank->world_size && rank->views[j].rank == rank->world)
+        own = &rank->views[j];
+    for (uint32_t j = 0; j < rank->view_count && own && !status; j++) {
+      const struct nt_model_view *view = &rank->views[j];
+      if (view->rank >= 0 && view->nranks == own->nranks && view->rank < view->nranks &&
+          !memcmp(view->id, own->id, sizeof own->id) && nt_model_find(model, view->rank) == NT_NONE)
+        status = nt_rank_set_add(&model->held, (uint32_t)view->rank);
+    }
+  }
+  return status;
 }
 
 /* The rank in the largest communicator stands in where the environment did not tell. */
@@ -433,5 +464,6 @@ int nt_model_settle(struct nt_model *model) {
     for (uint32_t i = 0; i < model->rank_count; i++)
       if (model->ranks[i].last_beat_ns > model->now_ns)
         model->now_ns = model->ranks[i].last_beat_ns;
-  return nt_model_replay(model);
+  status = find_held(model);
+  return status ? status : nt_model_replay(model);
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "cli/process_text.h"
+#include "cli/rank_set.h"
 #include "trace/reader.h"
 
 #define NT_NONE UINT32_MAX          /* no such index */
@@ -58,15 +59,17 @@ _Static_assert(sizeof(struct nt_model_call) == 64, "memory of large jobs");
 
 struct nt_model_view {
   uint8_t id[16], parent_id[16], uid_hash[16];
-  uint32_t number; /* in this process */
-  int32_t rank;    /* in the communicator, -1 while not known (split) */
-  int32_t nranks;  /* -1 while not known (split) */
+  uint32_t number, parent_number; /* in this process; 0 if it has none */
+  int32_t rank;                   /* in the communicator, -1 while not known (split) */
+  int32_t nranks;                 /* -1 while not known (split) */
   int32_t color, key, device;
   uint32_t parent_rank;
   uint32_t ordinal; /* use of the unique id, or split of the parent */
   uint16_t origin;  /* enum nt_comm_origin */
   uint16_t state;   /* NT_COMM_* */
   uint32_t collectives, async_error;
+  uint32_t excluded_count; /* of a shrink: runs of the parent's ranks, NT_EXCLUDED_MANY */
+  struct nt_excluded excluded[NT_EXCLUDED];
   int64_t created_ns;
   char root[64]; /* address of the bootstrap root, "" if not known */
   char name[48];
@@ -197,8 +200,10 @@ struct nt_model {
   struct nt_model_rank *ranks; /* sorted by world rank once nt_model_settle has run */
   uint32_t rank_count, rank_room;
   int32_t expected; /* size of the world, 0 if not known */
-  int64_t now_ns;   /* when the model was read */
-  char **notes;     /* what was left out and why, one line each */
+  struct nt_rank_set
+      held;       /* world ranks of processes that have others besides: several GPUs each */
+  int64_t now_ns; /* when the model was read */
+  char **notes;   /* what was left out and why, one line each */
   uint32_t note_count;
   struct nt_unreadable *unreadable;
   uint32_t unreadable_count;
@@ -238,6 +243,11 @@ void nt_model_free(struct nt_model *model);
 
 /* Index of the process with this world rank, NT_NONE if there is none. */
 uint32_t nt_model_find(const struct nt_model *model, int32_t world);
+
+/* A process has it, as its world rank or as one more. */
+bool nt_model_has(const struct nt_model *model, int32_t world);
+/* Ranks of the world without a trace. */
+int64_t nt_model_absent(const struct nt_model *model);
 
 /* When the process was seen last or ended, or began to; best of what itself and others tell. */
 int64_t nt_model_end(const struct nt_model_rank *rank);

@@ -8,6 +8,7 @@
 #include "nccl/comm_id.h"
 #include "nccl/signature.h"
 #include "nccl/nccl_api.h"
+#include "nccl/nccl_types.h"
 
 /* A window that would need more positions than calls exist plus this is hostile or has lost most. */
 #define MAX_GAPS (1u << 16)
@@ -42,9 +43,64 @@ bool nt_call_counts(const struct nt_model_call *call) {
   return !(call->flags & NT_CALL_VOID) && !call->pending;
 }
 
-static bool is_end(enum nt_shape shape) {
-  return shape == NT_SHAPE_COMM_END || shape == NT_SHAPE_COMM_ABORT ||
-         shape == NT_SHAPE_COMM_FINALIZE;
+bool nt_call_aborts(const struct nt_model_call *call) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  return shape == NT_SHAPE_COMM_ABORT ||
+         (shape == NT_SHAPE_COMM_SHRINK && call->peer > 0 && (call->peer & NCCL_SHRINK_ABORT));
+}
+
+static bool is_end(const struct nt_model_call *call) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  return shape == NT_SHAPE_COMM_END || shape == NT_SHAPE_COMM_FINALIZE || nt_call_aborts(call);
+}
+
+uint32_t nt_call_made(const struct nt_job *job, uint32_t r, uint32_t index) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  const struct nt_model_call *call = &rank->calls[index];
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  if (call->view == NT_NONE)
+    return NT_NONE;
+  if (shape == NT_SHAPE_COMM_INIT ||
+      (shape == NT_SHAPE_COMM_GROW && !rank->views[call->view].parent_number &&
+       rank->views[call->view].origin == NT_COMM_GROW))
+    return call->view;
+  if (shape != NT_SHAPE_COMM_SHRINK && shape != NT_SHAPE_COMM_GROW)
+    return NT_NONE;
+  for (uint32_t i = call->view + 1; i < rank->view_count; i++)
+    if (rank->views[i].parent_number == rank->views[call->view].number &&
+        rank->views[i].created_ns == call->enter_ns)
+      return i;
+  return NT_NONE;
+}
+
+static void note_counted(struct nt_member *member, const struct nt_model_call *call,
+                         uint32_t index) {
+  switch (nt_fn_shape(call->fn)) {
+  case NT_SHAPE_COMM_SPLIT:
+  case NT_SHAPE_COMM_GROW:
+    if (call->seq > member->splits) {
+      member->splits = call->seq;
+      member->split_call = index;
+    }
+    break;
+  case NT_SHAPE_COMM_SYNC:
+    if (call->seq > member->syncs) {
+      member->syncs = call->seq;
+      member->sync_call = index;
+    }
+    break;
+  default:
+    break;
+  }
+}
+
+/* The call may be on the parent of what it makes. */
+static void note_creation(struct nt_job *job, uint32_t r, uint32_t index) {
+  const uint32_t made = nt_call_made(job, r, index);
+  if (made == NT_NONE || job->places[r][made].joint == NT_NONE)
+    return;
+  const struct nt_place place = job->places[r][made];
+  job->joints[place.joint].members[place.member].create_call = index;
 }
 
 /* First pass over a rank's calls: bounds of every member's window, and how it left. */
@@ -54,13 +110,11 @@ static void find_bounds(struct nt_job *job, uint32_t r) {
     const struct nt_model_call *call = &rank->calls[i];
     if (call->view == NT_NONE || call->enter_ns > job->cut_ns)
       continue;
+    note_creation(job, r, i);
     struct nt_place place = job->places[r][call->view];
     if (place.joint == NT_NONE)
       continue;
     struct nt_member *member = &job->joints[place.joint].members[place.member];
-    enum nt_shape shape = nt_fn_shape(call->fn);
-    if (shape == NT_SHAPE_COMM_INIT)
-      member->create_call = i;
     if (!nt_call_counts(call))
       continue;
     if (nt_fn_is_collective(call->fn) && call->seq) {
@@ -68,10 +122,9 @@ static void find_bounds(struct nt_job *job, uint32_t r) {
         member->called = call->seq;
       if (!member->first || call->seq < member->first)
         member->first = call->seq;
-    } else if (shape == NT_SHAPE_COMM_SPLIT && call->seq > member->splits) {
-      member->splits = call->seq;
-      member->split_call = i;
-    } else if (is_end(shape) && (!member->ended_ns || call->enter_ns < member->ended_ns)) {
+    }
+    note_counted(member, call, i);
+    if (is_end(call) && (!member->ended_ns || call->enter_ns < member->ended_ns)) {
       member->ended_ns = call->enter_ns;
       member->ended_fn = call->fn;
       member->ended_call = i;
@@ -125,8 +178,8 @@ int nt_sequences_build(struct nt_job *job) {
   for (uint32_t i = 0; i < job->joint_count; i++)
     for (uint32_t j = 0; j < job->joints[i].member_count; j++) {
       struct nt_member *member = &job->joints[i].members[j];
-      member->called = member->first = member->splits = 0;
-      member->split_call = member->create_call = NT_NONE;
+      member->called = member->first = member->splits = member->syncs = 0;
+      member->split_call = member->sync_call = member->create_call = NT_NONE;
       member->ended_ns = 0;
     }
   for (uint32_t r = 0; r < job->model->rank_count; r++)

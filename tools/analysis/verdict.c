@@ -54,7 +54,9 @@ static int list_ranks(const struct nt_model *model, struct nt_verdict *out) {
     if (model->ranks[i].world >= 0)
       status = nt_rank_set_add(&out->present, (uint32_t)model->ranks[i].world);
   for (int32_t w = 0; w < model->expected && w < (int32_t)NT_RANK_MAX && !status; w++)
-    if (!nt_rank_set_has(&out->present, (uint32_t)w))
+    if (nt_rank_set_has(&model->held, (uint32_t)w))
+      status = nt_rank_set_add(&out->present, (uint32_t)w);
+    else if (!nt_rank_set_has(&out->present, (uint32_t)w))
       status = nt_rank_set_add(&out->missing, (uint32_t)w);
   return status;
 }

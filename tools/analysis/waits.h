@@ -24,8 +24,9 @@
 enum nt_stuck_kind {
   NT_STUCK_COLLECTIVE,
   NT_STUCK_DIVERGED, /* calls differ: waits for nobody */
-  NT_STUCK_SPLIT,
-  NT_STUCK_INIT, /* of the list of creations */
+  NT_STUCK_SPLIT,    /* or grow, of ranks of the parent */
+  NT_STUCK_SYNC,     /* suspend or resume */
+  NT_STUCK_INIT,     /* of the list of creations */
   NT_STUCK_RECV,
   NT_STUCK_SEND,
   NT_STUCK_TEARDOWN, /* finalize or destroy */
@@ -76,6 +77,8 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_divergence *divergences, struct nt_waits *out);
 void nt_waits_free(struct nt_waits *waits);
 
+/* The member has not called the operation, one of those that are counted on a communicator. */
+bool nt_stuck_lacks(const struct nt_stuck *stuck, const struct nt_member *member);
 /* Does the process that did not call wait in the operation too, by another of its ranks? */
 bool nt_stuck_has_sibling(const struct nt_stuck *stuck, uint32_t rank);
 

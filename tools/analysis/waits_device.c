@@ -93,7 +93,7 @@ static bool is_over(const struct nt_finder *f, const struct nt_joint *joint) {
     const struct nt_member *member = &joint->members[i];
     if (!member->ended_ns)
       return false;
-    bool aborted = nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_ABORT;
+    bool aborted = nt_call_aborts(&nt_member_rank(f->job, member)->calls[member->ended_call]);
     bool waits =
         !is_gone(f, member->rank) && (nt_call_is_open(f->job, member->rank, member->ended_call) ||
                                       nt_host_wait_of(f->job, member->rank) != NT_NONE);

@@ -10,27 +10,63 @@ static bool may_have_split(const struct nt_job *job, const struct nt_member *mem
   return rank->lost || rank->overwritten;
 }
 
-int nt_stuck_split(struct nt_finder *f, uint32_t index) {
+/* Operations that are counted apart from collectives: those from which communicators come, and suspends. */
+struct counted {
+  enum nt_stuck_kind kind;
+  uint32_t (*count)(const struct nt_member *member);
+  uint32_t (*call)(const struct nt_member *member);
+};
+
+static uint32_t count_splits(const struct nt_member *member) {
+  return member->splits;
+}
+
+static uint32_t split_call(const struct nt_member *member) {
+  return member->split_call;
+}
+
+static uint32_t count_syncs(const struct nt_member *member) {
+  return member->syncs;
+}
+
+static uint32_t sync_call(const struct nt_member *member) {
+  return member->sync_call;
+}
+
+static const struct counted splits = {NT_STUCK_SPLIT, count_splits, split_call},
+                            syncs = {NT_STUCK_SYNC, count_syncs, sync_call};
+
+/* What moves data has ended there, but it can be split. */
+static bool is_revoked(const struct nt_job *job, const struct nt_member *member) {
+  return member->ended_ns &&
+         (member->ended_fn == NT_FN_CommRevoke ||
+          nt_fn_shape(member->ended_fn) == NT_SHAPE_COMM_SHRINK) &&
+         nt_member_view(job, member)->state < NT_COMM_FINALIZED;
+}
+
+static int stuck_counted(struct nt_finder *f, uint32_t index, const struct counted *kind) {
   const struct nt_joint *joint = &f->job->joints[index];
   uint32_t low = UINT32_MAX, high = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
-    uint32_t splits = joint->members[i].splits;
-    high = splits > high ? splits : high;
+    uint32_t count = kind->count(&joint->members[i]);
+    high = count > high ? count : high;
     if (!may_have_split(f->job, &joint->members[i]))
-      low = splits < low ? splits : low;
+      low = count < low ? count : low;
   }
   low = low < high ? low : high;
   if (!high || (low == high && !joint->absent))
     return 0;
-  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_SPLIT, index, joint->member_count);
+  struct nt_stuck *stuck = nt_stuck_add(f, kind->kind, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->absent = low == high;
   stuck->seq = stuck->absent ? high : low + 1;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (member->splits >= stuck->seq)
-      nt_stuck_note(f, stuck, member->rank, member->split_call);
+    if (kind->count(member) >= stuck->seq)
+      nt_stuck_note(f, stuck, member->rank, kind->call(member));
+    else if (!may_have_split(f->job, member) && is_revoked(f->job, member))
+      stuck->laggards[stuck->laggard_count++] = member->rank;
     else if (!may_have_split(f->job, member))
       nt_stuck_note_laggard(stuck, member);
   }
@@ -39,6 +75,24 @@ int nt_stuck_split(struct nt_finder *f, uint32_t index) {
   else if (!stuck->open)
     nt_stuck_drop(f);
   return 0;
+}
+
+int nt_stuck_split(struct nt_finder *f, uint32_t index) {
+  int status = stuck_counted(f, index, &splits);
+  return status ? status : stuck_counted(f, index, &syncs);
+}
+
+bool nt_stuck_lacks(const struct nt_stuck *stuck, const struct nt_member *member) {
+  switch (stuck->kind) {
+  case NT_STUCK_COLLECTIVE:
+    return member->called < stuck->seq;
+  case NT_STUCK_SPLIT:
+    return member->splits < stuck->seq;
+  case NT_STUCK_SYNC:
+    return member->syncs < stuck->seq;
+  default:
+    return false;
+  }
 }
 
 int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item) {

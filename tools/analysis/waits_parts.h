@@ -43,7 +43,7 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
 /* What the rank called at `ns` may just not have finished yet. */
 bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns);
 
-/* Creation and end of communicators. */
+/* Creation and end of communicators, and their suspension. */
 int nt_stuck_split(struct nt_finder *f, uint32_t joint);
 int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item);
 int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);

@@ -22,7 +22,8 @@
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 #define NCCL_SHRINK_DEFAULT 0
-#define NCCL_SHRINK_ABORT 1
+#define NCCL_REVOKE_DEFAULT 0
+#define NCCL_SUSPEND_MEM 1
 
 #define ncclNumOps 5
 #define ncclNumTypes 12
