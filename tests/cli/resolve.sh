@@ -215,5 +215,72 @@ for place in before behind; do
 done
 before="" behind=""
 
+# ---- what cannot be seen ----
+
+untraced='an NCCL copy is loaded whose calls are not'
+notes() { "$build/tracediff" "$(dirname "$trace")" 2>/dev/null | sed -n 's/^note: //p' | grep "$untraced"; }
+
+run deepbind user-deepbind "$one" "$users/user_linked.so"
+reduced 6 && [ "$(notes)" = "rank 0: $untraced traced: $nccl; $users/user_linked.so is bound to it past \
+libnccltrace.so, as RTLD_DEEPBIND does" ]
+check "a library that RTLD_DEEPBIND has bound past everybody is named" $? "$(said) $(notes)"
+
+run deepbind-shared user-deepbind "$nccl" "$users/user_linked.so"
+reduced 6 && notes | grep -qF "rank 0: $untraced all traced: $nccl; $users/user_linked.so"
+check "also where others call the same copy and are traced" $? "$(said) $(notes)"
+
+settings=(LD_BIND_NOW=)
+run deepbind-lazy user-deepbind-lazy "$nccl" "$users/user_lazy.so"
+settings=()
+reduced 6 && notes | grep -qF "$users/user_lazy.so is bound"
+check "and where its functions are bound at the first call only" $? "$(said) $(notes)"
+
+run symbolic user-local "$users/user_symbolic.so" "$users/user_linked.so"
+reduced 11 && notes | grep -qF "rank 0: $untraced traced: $users/user_symbolic.so; if NCCL is called inside it"
+check "NCCL inside a library that is linked with -Bsymbolic is named" $? "$(said) $(notes)"
+
+for case in linked local local-copies static by-path copies nested ctypes probe probe-found threads passing-behind \
+  passing-front passing-by-path; do
+  trace=$work/$case/rank0.trace
+  [ -z "$(notes)" ] || break
+done
+[ -z "$(notes)" ]
+check "nobody is named where all is traced, though interposers are about" $? "$case: $(notes)"
+
+run unused stays "$one" "$two"
+reduced 5 && served "$one" && [ -z "$(notes)" ] && header | grep -qx "nccl.other.[0-9].path = $two"
+check "a copy that merely lies there is in the evidence, and nothing is said of it" $? "$(said) $(notes)"
+
+# A process lives until its standard input ends, that it is looked at meanwhile.
+mkfifo "$work/in"
+stays() { # CASE ARGUMENT...: what nccltrace ls says of it
+  rm -rf "$shm"
+  env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/live" timeout 60 "$users/resolve_cases" "$@" <"$work/in" \
+    >"$work/stays" 2>&1 &
+  local job=$!
+  exec 4>"$work/in"
+  for ((i = 0; i < 400; i++)); do
+    grep -q ready "$work/stays" && break
+    sleep 0.05
+  done
+  "$build/nccltrace" ls
+  exec 4>&-
+  wait $job
+}
+stays stays "$one" "$two" >"$work/ls"
+! grep -q "$untraced" "$work/ls" && grep -q resolve_cases "$work/ls"
+check "of a copy that merely lies there nccltrace ls says nothing" $? "$(cat "$work/ls")"
+stays stays-deepbind "$one" "$users/user_linked.so" >"$work/ls"
+grep -qF "$untraced traced: $nccl; $users/user_linked.so is bound" "$work/ls"
+check "nccltrace ls names one that is called past us" $? "$(cat "$work/ls")"
+stays only-deepbind "$users/user_linked.so" >"$work/ls"
+! grep -q "$untraced" "$work/ls" && grep -q 'no communicator yet' "$work/ls"
+check "of a process that was never seen to call it claims nothing" $? "$(cat "$work/ls")"
+: >"/dev/shm/nccl-test-$$"
+NCCL_MEMORY=/dev/shm/nccl-test-$$ stays only-deepbind "$users/user_linked.so" >"$work/ls"
+rm -f "/dev/shm/nccl-test-$$"
+grep -qF "$untraced traced: $nccl; memory that NCCL shares" "$work/ls"
+check "unless NCCL's memory tells that it is in use" $? "$(cat "$work/ls")"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

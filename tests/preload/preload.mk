@@ -63,7 +63,7 @@ $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flag
 
 # Copies of NCCL that can be told apart, and users of NCCL linked in every way: tests/cli/resolve.sh.
 NCCL_USERS := $(addprefix $(BUILD)/preload/,numbered/libnccl-1.so numbered/libnccl-2.so numbered/libnccl-3.so \
-  user_linked.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
+  user_linked.so user_lazy.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
   libquota.so libearly.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
 scenario: $(NCCL_USERS)
 
@@ -79,6 +79,10 @@ $(BUILD)/preload/numbered/libnccl-%.so: tests/preload/numbered_nccl.c $(BUILD)/.
 $(BUILD)/preload/user_linked.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2
+
+$(BUILD)/preload/user_lazy.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2 -Wl,-z,lazy
 
 $(BUILD)/preload/user_numbered%.so: tests/preload/nccl_user.c $(BUILD)/preload/numbered/libnccl-%.so
 	$(call say,LD,$@)

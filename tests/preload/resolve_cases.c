@@ -8,11 +8,13 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "nccl/nccl_types.h"
@@ -137,6 +139,52 @@ static int user_deepbind(int n, char **paths) {
   open_copy(&nccl, paths[0]);
   use(&nccl, 6);
   return 0;
+}
+
+/* The same, but its first call comes after the traced one. */
+static int user_deepbind_lazy(int n, char **paths) {
+  struct nccl nccl;
+  void *user = dlopen(paths[1], RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  use(&nccl, 6);
+  check(run_user(user, 5), paths[1]);
+  return 0;
+}
+
+static int stay(void) {
+  puts("ready");
+  fflush(stdout);
+  while (getchar() != EOF)
+    ;
+  return 0;
+}
+
+/* The second copy is not called. */
+static int stays(int n, char **paths) {
+  struct nccl nccl, unused;
+  (void)n;
+  open_copy(&unused, paths[1]);
+  open_copy(&nccl, paths[0]);
+  use(&nccl, 5);
+  return stay();
+}
+
+static int stays_deepbind(int n, char **paths) {
+  user_deepbind(n, paths);
+  return stay();
+}
+
+static int only_deepbind(int n, char **paths) {
+  const char *memory = getenv("NCCL_MEMORY");
+  void *user = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  (void)n;
+  check(run_user(user, 5), paths[0]);
+  if (memory) {
+    int fd = open(memory, O_RDWR);
+    check(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED, memory);
+  }
+  return stay();
 }
 
 /* A function that the copy lacks. */
@@ -273,6 +321,10 @@ static const struct {
     {"probe", probe},
     {"user-local", user_local},
     {"user-deepbind", user_deepbind},
+    {"user-deepbind-lazy", user_deepbind_lazy},
+    {"stays", stays},
+    {"stays-deepbind", stays_deepbind},
+    {"only-deepbind", only_deepbind},
     {"absent", absent},
     {"raw", raw},
     {"reopened", reopened},
