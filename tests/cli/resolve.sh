@@ -57,6 +57,26 @@ run static user-local "$users/user_static.so"
 reduced 10 && served "$users/user_static.so"
 check "NCCL inside a library that exports it is traced, as libtorch_cuda's" $? "$(said)"
 
+behind=$one
+run global-first user-local "$users/user_numbered2.so"
+reduced 10 && served "$one"
+check "a copy in the global scope goes before the caller's own, as the loader has it" $? "$(said)"
+
+run foreign-comm foreign-comm "$two"
+reduced 5 && served "$two"
+check "the copy that made a communicator serves it" $? "$(said)"
+behind=""
+
+program=$users/user_program settings=(USER_LATE=1)
+run late
+[ "$status" = 0 ] && [[ "$(calls)" == "AllReduce 9"* ]] && grep -qx 'late 0' "$work/out"
+check "a destructor that runs after the library's end may call NCCL" $? "$(said)"
+settings=() program=true
+run silent
+[ "$status" = 0 ] && [ ! -s "$work/out" ] && [ ! -s "$work/err" ]
+check "a program without NCCL says nothing more than before" $? "$(said)"
+program=$users/resolve_cases
+
 # ---- look-ups by name ----
 
 run by-path by-path "$one"
@@ -74,6 +94,10 @@ check "a copy that is looked up does not draw calls of another one" $? "$(said)"
 run nested nested "$nccl"
 [ "$status" = 0 ] && [ "$(calls)" = "$(printf 'Bcast 4\nAllReduce 3')" ]
 check "what NCCL calls itself below an entry is not recorded" $? "$(said)"
+
+run own-thread own-thread "$one"
+[ "$status" = 0 ] && [ "$("$build/nccltrace" show "$trace" | grep -c GetUniqueId)" = 1 ]
+check "what NCCL's own threads call is not recorded" $? "$(said)"
 
 cat >"$work/ctypes_user.py" <<'END'
 import ctypes, sys
@@ -120,7 +144,7 @@ check "what a copy lacks stays absent, and dlerror and errno say the same" $? "$
 
 nm -D --defined-only --format=posix "$(ldconfig -p | awk '/libc\.so\.6 / {print $NF; exit}')" |
   awk '{sub(/@.*/, "", $1); print $1}' | sort -u | grep -vxE 'exit|_exit|_Exit|quick_exit|dlsym|dlclose' >"$work/names"
-printf '%s\n' '' n c p nc ncc nccl cuda pnccl ncclNothing ncclNet_v8 cudaNothing pncclNothing nothing cuInit numbered_calls \
+printf '%s\n' '' n c p nc ncc nccl cuda pnccl ncclNothing ncclNet_v8 cudaNothing pncclNothing nothing cuInit numbered_count \
   ncclGetVersion pthread_create environ >>"$work/names"
 "$users/resolve_cases" names "$one" <"$work/names" >"$work/bare"
 LD_PRELOAD=$build/libnccltrace.so timeout 60 "$users/resolve_cases" names "$one" <"$work/names" >"$work/out"
@@ -188,6 +212,12 @@ LD_LIBRARY_PATH=$build/sim:$users/numbered run callers callers-change "$work/cal
   "$work/caller1.so" "$work/caller2.so"
 [ "$status" = 0 ]
 check "a caller that comes to lie where another one lay reaches its own copy" $? "$(said)"
+
+behind=$one
+run constructor constructor "$users/constructing.so"
+[ "$status" = 0 ]
+check "a constructor may call NCCL while another thread makes its first call" $? "$(said)"
+behind=""
 
 # ---- other interposers ----
 
