@@ -225,7 +225,7 @@ static __attribute__((noinline)) void *answer(void *handle, const char *name, co
 
 NT_EARLY void *nt_dlsym_filter(void *handle, const char *name, const void *caller) {
   if (!next_dlsym() || !name ||
-      !(begins(name, "nccl") || begins(name, "pnccl") || begins(name, "cuda")))
+      !(begins(name, "nccl") || begins(name, "pnccl") || begins(name, "cu")))
     return NULL;
   return answer(handle, name, caller);
 }
