@@ -127,8 +127,7 @@ static const uint8_t *name_table(void) {
   return table;
 }
 
-/* 0: none of ours. pncclX is the same function as ncclX, and has an entry as well. */
-static unsigned fn_named(const char *name) {
+unsigned nt_dlsym_fn_named(const char *name) {
   const uint8_t *table = name_table();
   name += *name == 'p';
   for (unsigned i = name_hash(name); table[i]; i = (i + 1) & (NAMES - 1))
@@ -213,7 +212,7 @@ static void *answer_handle(void *handle, const char *name, unsigned fn) {
 }
 
 static __attribute__((noinline)) void *answer(void *handle, const char *name, const void *caller) {
-  unsigned fn = fn_named(name);
+  unsigned fn = nt_dlsym_fn_named(name);
   if (!fn || nt_in_own_object(caller) || !is_on())
     return NULL;
   int saved_errno = errno;
@@ -226,7 +225,7 @@ static __attribute__((noinline)) void *answer(void *handle, const char *name, co
 
 NT_EARLY void *nt_dlsym_filter(void *handle, const char *name, const void *caller) {
   if (!next_dlsym() || !name ||
-      !(begins(name, "nccl") || begins(name, "pnccl") || begins(name, "cuda")))
+      !(begins(name, "nccl") || begins(name, "pnccl") || begins(name, "cu")))
     return NULL;
   return answer(handle, name, caller);
 }

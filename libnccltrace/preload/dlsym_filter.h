@@ -23,6 +23,9 @@ int nt_dlclose_next(void *handle);
  * thread, at any time, even before libc has been initialised; errno and what dlerror says are as dlsym leaves them. */
 void *nt_dlsym_filter(void *handle, const char *name, const void *caller);
 
+/* The function with a wrapper that has this name, 0 if there is none: enum nt_fn. pncclX is the same as ncclX. */
+unsigned nt_dlsym_fn_named(const char *name);
+
 /* Logs that look-ups were answered with NCCL's own functions since no entries were left, if there were any. For when the
  * log comes later than they. */
 void nt_dlsym_say(void);

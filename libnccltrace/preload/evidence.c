@@ -226,8 +226,9 @@ static const struct nt_library *library_in(const char *path) {
 
 static void put_copies(struct nt_evidence_text *out) {
   const struct nt_nccl_copy *copy;
-  unsigned others = 0;
-  for (copies_written = 0; (copy = nt_nccl_copy_at(copies_written)); copies_written++) {
+  unsigned others = 0, untraced = 0;
+  copies_written = nt_nccl_copies_version();
+  for (unsigned i = 0; (copy = nt_nccl_copy_at(i)); i++) {
     const struct nt_library *library = library_in(copy->path);
     char key[64];
     if (library) {
@@ -239,6 +240,12 @@ static void put_copies(struct nt_evidence_text *out) {
     }
     if (copy->build_id[0])
       nt_evidence_put(out, key, "%s", copy->build_id);
+    if (!copy->bound[0])
+      continue;
+    snprintf(key, sizeof(key), "nccl.untraced.%u.copy", untraced);
+    nt_evidence_put(out, key, "%s", copy->path[0] ? copy->path : "the program itself");
+    snprintf(key, sizeof(key), "nccl.untraced.%u.by", untraced++);
+    nt_evidence_put(out, key, "%s", copy->bound);
   }
 }
 
@@ -320,7 +327,7 @@ void nt_evidence_write(struct nt_area *area, const struct nt_settings *settings)
 bool nt_evidence_update(struct nt_area *area, const struct nt_settings *settings) {
   const char *version, *state;
   if (!nt_gpu_at(gpus_written) && libraries_written == nt_libraries_called() &&
-      !nt_nccl_copy_at(copies_written) && nt_comm_config_count() == configs_written &&
+      copies_written == nt_nccl_copies_version() && nt_comm_config_count() == configs_written &&
       (python_written || !nt_python_describe(&version, &state)))
     return false;
   nt_evidence_write(area, settings);

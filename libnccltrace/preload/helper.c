@@ -14,6 +14,7 @@
 #include "preload/dump_signal.h"
 #include "preload/evidence.h"
 #include "preload/log.h"
+#include "preload/nccl_copies.h"
 #include "preload/oom.h"
 #include "preload/own_thread.h"
 #include "preload/peers.h"
@@ -187,6 +188,8 @@ static void *helper_main(void *unused) {
     enum nt_drain_how how = nt_requests_take(drain);
     if (how == NT_DRAIN_FINAL)
       bury_threads(area);
+    if (how != NT_DRAIN_LAZY)
+      nt_nccl_copies_watch();
     /* A flush may be the last thing that happens here. */
     if (how != NT_DRAIN_LAZY && nt_evidence_update(area, &settings) && drain)
       nt_drain_evidence(drain);
@@ -201,6 +204,7 @@ static void *helper_main(void *unused) {
       nt_dump_signal_check();
       if (own_descriptors)
         nt_oom_sample(area);
+      nt_nccl_copies_watch();
       if (drain && nt_watchdog_look(area, now))
         nt_requests_dump(settings.native, nt_watchdog_stood());
       if (drain && nt_drain_renew(drain, &config) > 0)

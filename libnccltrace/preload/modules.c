@@ -107,7 +107,7 @@ bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address) {
   return false;
 }
 
-static void find_range(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t *high) {
+void nt_module_span(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t *high) {
   *low = UINTPTR_MAX;
   *high = 0;
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -178,7 +178,7 @@ static void set_path(const char *name, char out[NT_MODULE_PATH]) {
 }
 
 void nt_module_describe(const struct dl_phdr_info *info, struct nt_module *out) {
-  find_range(info, &out->low, &out->high);
+  nt_module_span(info, &out->low, &out->high);
   out->base = info->dlpi_addr;
   nt_module_build_id(info, out->build_id);
   set_path(info->dlpi_name ? info->dlpi_name : "", out->path);
@@ -193,7 +193,7 @@ static int match_range(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   if (!nt_module_holds(info, range->address))
     return 0;
-  find_range(info, &range->low, &range->high);
+  nt_module_span(info, &range->low, &range->high);
   return 1;
 }
 

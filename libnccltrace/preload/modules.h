@@ -31,6 +31,9 @@ int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *da
 /* One of the object's segments holds the address. */
 bool nt_module_holds(const struct dl_phdr_info *info, uintptr_t address);
 
+/* Its lowest address, and the end of its highest segment. */
+void nt_module_span(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t *high);
+
 /* Its build id in hex, "" if it has none. */
 void nt_module_build_id(const struct dl_phdr_info *info, char out[NT_BUILD_ID_TEXT]);
 

@@ -15,18 +15,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "preload/dlsym_filter.h"
+#include "preload/dump_thread.h"
 #include "preload/elf_symbols.h"
 #include "preload/fork_lock.h"
 #include "preload/library.h"
 #include "preload/modules.h"
+#include "preload/resolve.h"
 
-enum { COPIES = 16, PATH_BYTES = 512 };
+enum { COPIES = 16, PATH_BYTES = 512, USERS = 8, PLACES = 128 };
 
 static struct nt_nccl_copy copies[COPIES];
+static struct span {
+  uintptr_t low, high;
+} spans[COPIES]; /* where they were at the last look; those of other interposers are nowhere */
 static unsigned copy_count;
 static int runtime_version;
-static unsigned libraries_seen =
-    UINT_MAX; /* that had been called at the last look; UINT_MAX: there was none */
+static unsigned changes;
+/* At the last look: libraries that had been called, objects that had come and gone. */
+static unsigned libraries_seen = UINT_MAX;
+static unsigned long long objects_seen;
 static struct nt_fork_lock lock;
 
 static bool tables_of(const struct dl_phdr_info *info, struct nt_elf_tables *out) {
@@ -50,17 +58,31 @@ static const char *base_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+/* Another interposer has no need to define what changes nothing. */
+static bool defines_nccl(const struct dl_phdr_info *info) {
+  return exports(info, "ncclGetErrorString") && exports(info, "ncclCommInitRank");
+}
+
+static void changed(void) {
+  __atomic_fetch_add(&changes, 1, __ATOMIC_RELEASE);
+}
+
 static void remember(const struct dl_phdr_info *info) {
-  for (unsigned i = 0; i < copy_count; i++)
-    if (!strcmp(copies[i].path, info->dlpi_name))
-      return;
-  if (copy_count == COPIES)
+  unsigned i = 0;
+  while (i < copy_count && strcmp(copies[i].path, info->dlpi_name) != 0)
+    i++;
+  if (i == COPIES)
+    return;
+  if (defines_nccl(info))
+    nt_module_span(info, &spans[i].low, &spans[i].high);
+  if (i < copy_count)
     return;
   struct nt_nccl_copy *copy = &copies[copy_count];
   snprintf(copy->path, sizeof copy->path, "%s", info->dlpi_name);
   nt_module_build_id(info, copy->build_id);
   /* Release: whoever sees the count sees the copy. */
   __atomic_store_n(&copy_count, copy_count + 1, __ATOMIC_RELEASE);
+  changed();
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *data) {
@@ -89,18 +111,145 @@ static void ask_runtime(const char *path) {
   (void)dlerror(); /* what our look-ups left is not the application's */
 }
 
+/* ---- who is bound past us ------------------------------------------------------------------------ */
+
+/* A place that leads into its own object until the first call through it. */
+static struct place {
+  uintptr_t where;
+  unsigned user; /* whose it is */
+} places[PLACES];
+static char users[USERS][PATH_BYTES];
+static unsigned place_count, user_count;
+
+static int copy_with(uintptr_t address) {
+  for (unsigned i = 0; i < copy_count; i++)
+    if (address - spans[i].low < spans[i].high - spans[i].low)
+      return (int)i;
+  return -1;
+}
+
+static void set_bound(struct nt_nccl_copy *copy, const char *user) {
+  if (copy->bound[0])
+    return;
+  snprintf(copy->bound, sizeof copy->bound, "%s", *user ? user : "the program itself");
+  changed();
+}
+
+/* One of those that we call, an interposer maybe: what goes through it has come by us. */
+static bool is_called(const struct dl_phdr_info *info) {
+  const struct nt_library *library;
+  for (unsigned i = 0; (library = nt_library_at(i)); i++)
+    for (unsigned fn = 0; fn < NT_FN_LIMIT && nt_library_is_called(library); fn++)
+      if (library->fn[fn] && !nt_fn_is_cuda(fn) &&
+          nt_module_holds(info, (uintptr_t)library->fn[fn]))
+        return true;
+  return false;
+}
+
+static void watch(uintptr_t where, const char *user) {
+  unsigned i = 0;
+  while (i < user_count && strcmp(users[i], user) != 0)
+    i++;
+  if (i == USERS || place_count == PLACES)
+    return;
+  if (i == user_count)
+    snprintf(users[user_count++], PATH_BYTES, "%s", user);
+  places[place_count] = (struct place){where, i};
+  __atomic_store_n(&place_count, place_count + 1, __ATOMIC_RELEASE);
+}
+
+struct user {
+  const struct dl_phdr_info *info;
+  const struct nt_elf_tables *tables;
+  unsigned places; /* through which it calls NCCL */
+};
+
+static void look_at_places(struct user *user, const ElfW(Rela) * relocation, size_t count) {
+  const struct nt_elf_tables *tables = user->tables;
+  for (size_t i = 0; i < count; i++) {
+    const size_t symbol = ELF64_R_SYM(relocation[i].r_info);
+    const char *name = symbol ? tables->strings + tables->symbols[symbol].st_name : "";
+    /* Functions without a wrapper are bound to NCCL by design. */
+    if ((*name != 'n' && *name != 'p') || !nt_dlsym_fn_named(name))
+      continue;
+    const uintptr_t where = tables->base + relocation[i].r_offset;
+    const uintptr_t address = *(const uintptr_t *)where;
+    const int copy = copy_with(address);
+    user->places++;
+    if (copy >= 0)
+      set_bound(&copies[copy], user->info->dlpi_name);
+    else if (nt_module_holds(user->info, address))
+      watch(where, user->info->dlpi_name);
+  }
+}
+
+/* NCCL's own calls of itself are nobody's. */
+static bool is_nccl(const struct dl_phdr_info *info) {
+  return !strncmp(base_of(info->dlpi_name), "libnccl", 7);
+}
+
+/* It has NCCL inside and no place for the loader to put an address. One that passes on to us has none either. */
+static bool hides_nccl(const struct user *user, const struct span *span) {
+  return (!user->places || user->tables->symbolic) && span->high &&
+         !nt_resolve_has_site(span->low, span->high);
+}
+
+static int look_for_users(struct dl_phdr_info *info, size_t size, void *data) {
+  struct nt_elf_tables tables;
+  struct user user = {info, &tables, 0};
+  (void)data;
+  (void)size;
+  if (is_nccl(info) || nt_module_holds(info, (uintptr_t)&look_at) || is_called(info) ||
+      !tables_of(info, &tables))
+    return 0;
+  look_at_places(&user, tables.rela, tables.rela_count);
+  look_at_places(&user, tables.plt, tables.plt_count);
+  for (unsigned i = 0; i < copy_count; i++)
+    if (!strcmp(copies[i].path, info->dlpi_name) && hides_nccl(&user, &spans[i]))
+      set_bound(&copies[i], info->dlpi_name);
+  return 0;
+}
+
+void nt_nccl_copies_watch(void) {
+  const unsigned count = __atomic_load_n(&place_count, __ATOMIC_ACQUIRE);
+  for (unsigned i = 0; i < count; i++) {
+    uintptr_t address;
+    int copy = nt_dump_read(places[i].where, &address, sizeof address) ? copy_with(address) : -1;
+    if (copy >= 0)
+      set_bound(&copies[copy], users[places[i].user]);
+  }
+}
+
+/* ---- looks -------------------------------------------------------------------------------------- */
+
+static int count_objects(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  *(unsigned long long *)data = info->dlpi_adds + info->dlpi_subs;
+  return 1;
+}
+
 void nt_nccl_copies_look(void) {
   const int saved_errno = errno;
   char runtime[PATH_BYTES] = "";
   const unsigned libraries = nt_libraries_called();
-  if (__atomic_exchange_n(&libraries_seen, libraries, __ATOMIC_ACQ_REL) == libraries)
+  unsigned long long objects = 0;
+  nt_modules_each(count_objects, &objects);
+  if (__atomic_exchange_n(&libraries_seen, libraries, __ATOMIC_ACQ_REL) == libraries &&
+      __atomic_load_n(&objects_seen, __ATOMIC_RELAXED) == objects)
     return;
+  __atomic_store_n(&objects_seen, objects, __ATOMIC_RELAXED);
   nt_fork_lock(&lock);
   nt_modules_each(look_at, runtime);
+  place_count = 0;
+  nt_modules_each(look_for_users, NULL);
   nt_fork_unlock(&lock);
   if (*runtime && !nt_cuda_runtime_version())
     ask_runtime(runtime);
   errno = saved_errno;
+}
+
+unsigned nt_nccl_copies_version(void) {
+  return __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
 }
 
 const struct nt_nccl_copy *nt_nccl_copy_at(unsigned i) {

@@ -125,8 +125,9 @@ static void remember(const void *caller, const struct nt_library *library) {
   }
   if (site_count == SITES / 2)
     return; /* further call sites pay for their look-up each time */
-  struct site *site = &site_pool[site_count++];
+  struct site *site = &site_pool[site_count];
   *site = (struct site){caller, library};
+  __atomic_store_n(&site_count, site_count + 1, __ATOMIC_RELEASE);
   __atomic_store_n(&site_table[i], site, __ATOMIC_RELEASE);
 }
 
@@ -155,6 +156,14 @@ const struct nt_library *nt_resolve(unsigned fn, const void *caller) {
     if (__atomic_load_n(&site->caller, __ATOMIC_ACQUIRE) == caller)
       return site->library;
   }
+}
+
+bool nt_resolve_has_site(uintptr_t low, uintptr_t high) {
+  const unsigned count = __atomic_load_n(&site_count, __ATOMIC_ACQUIRE);
+  for (unsigned i = 0; i < count; i++)
+    if ((uintptr_t)__atomic_load_n(&site_pool[i].caller, __ATOMIC_RELAXED) - low < high - low)
+      return true;
+  return false;
 }
 
 /* ---- objects that go ---------------------------------------------------------------------------- */

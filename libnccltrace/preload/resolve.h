@@ -16,4 +16,7 @@
  * function being called. Lock-free after a call site's first use. */
 const struct nt_library *nt_resolve(unsigned fn, const void *caller);
 
+/* A call has come from between these addresses, without a communicator that was known. Any thread. */
+bool nt_resolve_has_site(uintptr_t low, uintptr_t high);
+
 #endif

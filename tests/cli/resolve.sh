@@ -57,6 +57,26 @@ run static user-local "$users/user_static.so"
 reduced 10 && served "$users/user_static.so"
 check "NCCL inside a library that exports it is traced, as libtorch_cuda's" $? "$(said)"
 
+behind=$one
+run global-first user-local "$users/user_numbered2.so"
+reduced 10 && served "$one"
+check "a copy in the global scope goes before the caller's own, as the loader has it" $? "$(said)"
+
+run foreign-comm foreign-comm "$two"
+reduced 5
+check "the copy that made a communicator serves it" $? "$(said)"
+behind=""
+
+program=$users/user_program settings=(USER_LATE=1)
+run late
+[ "$status" = 0 ] && [[ "$(calls)" == "AllReduce 9"* ]] && grep -qx 'late 0' "$work/out"
+check "a destructor that runs after the library's end may call NCCL" $? "$(said)"
+settings=() program=true
+run silent
+[ "$status" = 0 ] && [ ! -s "$work/out" ] && [ ! -s "$work/err" ]
+check "a program without NCCL says nothing more than before" $? "$(said)"
+program=$users/resolve_cases
+
 # ---- look-ups by name ----
 
 run by-path by-path "$one"
@@ -74,6 +94,10 @@ check "a copy that is looked up does not draw calls of another one" $? "$(said)"
 run nested nested "$nccl"
 [ "$status" = 0 ] && [ "$(calls)" = "$(printf 'Bcast 4\nAllReduce 3')" ]
 check "what NCCL calls itself below an entry is not recorded" $? "$(said)"
+
+run own-thread own-thread "$one"
+[ "$status" = 0 ] && [ "$("$build/nccltrace" show "$trace" | grep -c GetUniqueId)" = 1 ]
+check "what NCCL's own threads call is not recorded" $? "$(said)"
 
 cat >"$work/ctypes_user.py" <<'END'
 import ctypes, sys
@@ -120,7 +144,7 @@ check "what a copy lacks stays absent, and dlerror and errno say the same" $? "$
 
 nm -D --defined-only --format=posix "$(ldconfig -p | awk '/libc\.so\.6 / {print $NF; exit}')" |
   awk '{sub(/@.*/, "", $1); print $1}' | sort -u | grep -vxE 'exit|_exit|_Exit|quick_exit|dlsym|dlclose' >"$work/names"
-printf '%s\n' '' n c p nc ncc nccl cuda pnccl ncclNothing ncclNet_v8 cudaNothing pncclNothing nothing cuInit numbered_calls \
+printf '%s\n' '' n c p nc ncc nccl cuda pnccl ncclNothing ncclNet_v8 cudaNothing pncclNothing nothing cuInit numbered_count \
   ncclGetVersion pthread_create environ >>"$work/names"
 "$users/resolve_cases" names "$one" <"$work/names" >"$work/bare"
 LD_PRELOAD=$build/libnccltrace.so timeout 60 "$users/resolve_cases" names "$one" <"$work/names" >"$work/out"
@@ -189,6 +213,12 @@ LD_LIBRARY_PATH=$build/sim:$users/numbered run callers callers-change "$work/cal
 [ "$status" = 0 ]
 check "a caller that comes to lie where another one lay reaches its own copy" $? "$(said)"
 
+behind=$one
+run constructor constructor "$users/constructing.so"
+[ "$status" = 0 ]
+check "a constructor may call NCCL while another thread makes its first call" $? "$(said)"
+behind=""
+
 # ---- other interposers ----
 
 behind=$users/libpassing.so
@@ -214,6 +244,73 @@ for place in before behind; do
   check "another hook of dlsym $place ours works and is asked" $? "$(said)"
 done
 before="" behind=""
+
+# ---- what cannot be seen ----
+
+untraced='an NCCL copy is loaded whose calls are not'
+notes() { "$build/tracediff" "$(dirname "$trace")" 2>/dev/null | sed -n 's/^note: //p' | grep "$untraced"; }
+
+run deepbind user-deepbind "$one" "$users/user_linked.so"
+reduced 6 && [ "$(notes)" = "rank 0: $untraced traced: $nccl; $users/user_linked.so is bound to it past \
+libnccltrace.so, as RTLD_DEEPBIND does" ]
+check "a library that RTLD_DEEPBIND has bound past everybody is named" $? "$(said) $(notes)"
+
+run deepbind-shared user-deepbind "$nccl" "$users/user_linked.so"
+reduced 6 && notes | grep -qF "rank 0: $untraced all traced: $nccl; $users/user_linked.so"
+check "also where others call the same copy and are traced" $? "$(said) $(notes)"
+
+settings=(LD_BIND_NOW=)
+run deepbind-lazy user-deepbind-lazy "$nccl" "$users/user_lazy.so"
+settings=()
+reduced 6 && notes | grep -qF "$users/user_lazy.so is bound"
+check "and where its functions are bound at the first call only" $? "$(said) $(notes)"
+
+run symbolic user-local "$users/user_symbolic.so" "$users/user_linked.so"
+reduced 11 && notes | grep -qF "rank 0: $untraced traced: $users/user_symbolic.so; if NCCL is called inside it"
+check "NCCL inside a library that is linked with -Bsymbolic is named" $? "$(said) $(notes)"
+
+for case in linked local local-copies static by-path copies nested ctypes probe probe-found threads passing-behind \
+  passing-front passing-by-path; do
+  trace=$work/$case/rank0.trace
+  [ -z "$(notes)" ] || break
+done
+[ -z "$(notes)" ]
+check "nobody is named where all is traced, though interposers are about" $? "$case: $(notes)"
+
+run unused stays "$one" "$two"
+reduced 5 && served "$one" && [ -z "$(notes)" ] && header | grep -qx "nccl.other.[0-9].path = $two"
+check "a copy that merely lies there is in the evidence, and nothing is said of it" $? "$(said) $(notes)"
+
+# A process lives until its standard input ends, that it is looked at meanwhile.
+mkfifo "$work/in"
+stays() { # CASE ARGUMENT...: what nccltrace ls says of it
+  rm -rf "$shm"
+  env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/live" timeout 60 "$users/resolve_cases" "$@" <"$work/in" \
+    >"$work/stays" 2>&1 &
+  local job=$!
+  exec 4>"$work/in"
+  for ((i = 0; i < 400; i++)); do
+    grep -q ready "$work/stays" && break
+    sleep 0.05
+  done
+  "$build/nccltrace" ls
+  exec 4>&-
+  wait $job
+}
+stays stays "$one" "$two" >"$work/ls"
+! grep -q "$untraced" "$work/ls" && grep -q resolve_cases "$work/ls"
+check "of a copy that merely lies there nccltrace ls says nothing" $? "$(cat "$work/ls")"
+stays stays-deepbind "$one" "$users/user_linked.so" >"$work/ls"
+grep -qF "$untraced traced: $nccl; $users/user_linked.so is bound" "$work/ls"
+check "nccltrace ls names one that is called past us" $? "$(cat "$work/ls")"
+stays only-deepbind "$users/user_linked.so" >"$work/ls"
+! grep -q "$untraced" "$work/ls" && grep -q 'no communicator yet' "$work/ls"
+check "of a process that was never seen to call it claims nothing" $? "$(cat "$work/ls")"
+: >"/dev/shm/nccl-test-$$"
+NCCL_MEMORY=/dev/shm/nccl-test-$$ stays only-deepbind "$users/user_linked.so" >"$work/ls"
+rm -f "/dev/shm/nccl-test-$$"
+grep -qF "$untraced traced: $nccl; memory that NCCL shares" "$work/ls"
+check "unless NCCL's memory tells that it is in use" $? "$(cat "$work/ls")"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

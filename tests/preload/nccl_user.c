@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library that calls NCCL as its linker has bound it. Linked in the ways that users do: tests/preload/preload.mk. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,4 +32,12 @@ int user_run(int count) {
   free(send);
   free(recv);
   return failed;
+}
+
+/* Runs when libraries that were loaded after this one have ended already. */
+__attribute__((destructor)) static void call_late(void) {
+  if (getenv("USER_LATE")) {
+    printf("late %d\n", user_run(3));
+    fflush(stdout);
+  }
 }

@@ -70,8 +70,8 @@ $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flag
 
 # Copies of NCCL that can be told apart, and users of NCCL linked in every way: tests/cli/resolve.sh.
 NCCL_USERS := $(addprefix $(BUILD)/preload/,numbered/libnccl-1.so numbered/libnccl-2.so numbered/libnccl-3.so \
-  user_linked.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
-  libquota.so libearly.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
+  user_linked.so user_lazy.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
+  libquota.so libearly.so constructing.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
 scenario: $(NCCL_USERS)
 
 LINK_USER = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
@@ -86,6 +86,10 @@ $(BUILD)/preload/numbered/libnccl-%.so: tests/preload/numbered_nccl.c $(BUILD)/.
 $(BUILD)/preload/user_linked.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2
+
+$(BUILD)/preload/user_lazy.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2 -Wl,-z,lazy
 
 $(BUILD)/preload/user_numbered%.so: tests/preload/nccl_user.c $(BUILD)/preload/numbered/libnccl-%.so
 	$(call say,LD,$@)
@@ -111,19 +115,23 @@ $(BUILD)/preload/libearly.so: tests/preload/early_user.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) -ldl
 
+$(BUILD)/preload/constructing.so: tests/preload/constructing.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER)
+
 RESOLVE_CASES = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $<
 $(BUILD)/preload/resolve_cases: tests/preload/resolve_cases.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(RESOLVE_CASES) -ldl
+	$(Q)$(RESOLVE_CASES) -rdynamic -ldl
 
 $(BUILD)/preload/resolve_cases-asan: tests/preload/resolve_cases.c $(BUILD)/.flags
 	$(call say,LD,$@)
-	$(Q)$(RESOLVE_CASES) -fsanitize=address -ldl
+	$(Q)$(RESOLVE_CASES) -fsanitize=address -rdynamic -ldl
 
 $(BUILD)/preload/resolve_cases-tsan: tests/preload/resolve_cases.c $(BUILD)/.flags
 	$(call say,LD,$@)
-	$(Q)$(RESOLVE_CASES) -fsanitize=thread -ldl
+	$(Q)$(RESOLVE_CASES) -fsanitize=thread -rdynamic -ldl
 
 # Programs that need one of the libraries from the start.
 $(BUILD)/preload/resolve_early: tests/preload/user_program.c $(BUILD)/preload/libearly.so

@@ -8,11 +8,14 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "nccl/nccl_types.h"
@@ -48,11 +51,18 @@ static void look_up(struct nccl *nccl, void *handle) {
   check(!nccl->get_id || !nccl->init || !nccl->all_reduce || !nccl->destroy, "a missing function");
 }
 
+/* How often a numbered copy was called; NULL if it does not count. */
+static int *counter_of(void *handle) {
+  int *(*count)(void) = NULL;
+  *(void **)&count = dlsym(handle, "numbered_count");
+  return count ? count() : NULL;
+}
+
 static void open_copy(struct nccl *nccl, const char *path) {
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   check(!handle, path);
   look_up(nccl, handle);
-  nccl->calls = dlsym(handle, "numbered_calls");
+  nccl->calls = counter_of(handle);
 }
 
 /* A communicator of one rank, on which `count` floats are summed; the sums must be right. */
@@ -139,6 +149,52 @@ static int user_deepbind(int n, char **paths) {
   return 0;
 }
 
+/* The same, but its first call comes after the traced one. */
+static int user_deepbind_lazy(int n, char **paths) {
+  struct nccl nccl;
+  void *user = dlopen(paths[1], RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  use(&nccl, 6);
+  check(run_user(user, 5), paths[1]);
+  return 0;
+}
+
+static int stay(void) {
+  puts("ready");
+  fflush(stdout);
+  while (getchar() != EOF)
+    ;
+  return 0;
+}
+
+/* The second copy is not called. */
+static int stays(int n, char **paths) {
+  struct nccl nccl, unused;
+  (void)n;
+  open_copy(&unused, paths[1]);
+  open_copy(&nccl, paths[0]);
+  use(&nccl, 5);
+  return stay();
+}
+
+static int stays_deepbind(int n, char **paths) {
+  user_deepbind(n, paths);
+  return stay();
+}
+
+static int only_deepbind(int n, char **paths) {
+  const char *memory = getenv("NCCL_MEMORY");
+  void *user = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  (void)n;
+  check(run_user(user, 5), paths[0]);
+  if (memory) {
+    int fd = open(memory, O_RDWR);
+    check(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED, memory);
+  }
+  return stay();
+}
+
 /* A function that the copy lacks. */
 static int absent(int n, char **paths) {
   void *old = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL);
@@ -194,7 +250,7 @@ static int callers_change(int n, char **paths) {
     check(!user, paths[turn]);
     int (*ask)(void) = NULL;
     *(void **)&ask = dlsym(user, "user_ask");
-    int *calls = dlsym(user, "numbered_calls");
+    int *calls = counter_of(user);
     int before = *calls;
     first = first ? first : (void *)ask;
     same += (void *)ask == first;
@@ -204,6 +260,84 @@ static int callers_change(int n, char **paths) {
     check(dlopen(paths[turn], RTLD_LAZY | RTLD_NOLOAD) != NULL, "the caller was kept");
   }
   printf("same place %d of %d\n", same, n);
+  return 0;
+}
+
+/* A communicator of one copy, in the hands of who is bound to another: the copy that made it is called. */
+static int foreign_comm(int n, char **paths) {
+  struct nccl nccl, linked = {0};
+  ncclUniqueId id;
+  ncclComm_t comm;
+  float data[5] = {1, 2, 3, 4, 5};
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  look_up(&linked, RTLD_DEFAULT);
+  check(nccl.get_id(&id) || nccl.init(&comm, 1, id, 0), "init");
+  int before = *nccl.calls;
+  check(linked.all_reduce(data, data, 5, ncclFloat32, ncclSum, comm, NULL), "all-reduce");
+  check(*nccl.calls != before + 1, "the call went to another copy");
+  check(nccl.destroy(comm), "destroy");
+  return 0;
+}
+
+/* NCCL's threads call NCCL. */
+static int own_thread(int n, char **paths) {
+  struct nccl nccl;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  int (*call)(void) = NULL;
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  *(void **)&call = dlsym(nccl.handle, "numbered_thread");
+  check(nccl.get_id(&id) || nccl.init(&comm, 1, id, 0), "init");
+  check(call(), "the thread");
+  check(nccl.get_id(&id) || nccl.destroy(comm), "after");
+  return 0;
+}
+
+/* The first NCCL call of one thread meets the loader's lock, which a constructor holds that calls NCCL too. */
+static ncclResult_t (*first_call)(ncclUniqueId *);
+static _Atomic int caller, constructing;
+
+static void *call_first(void *unused) {
+  ncclUniqueId id;
+  caller = (int)syscall(SYS_gettid);
+  while (!constructing)
+    usleep(1000);
+  check(first_call(&id), "ncclGetUniqueId");
+  return unused;
+}
+
+static char state_of(int tid) {
+  char path[64], text[256] = "";
+  snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+  FILE *file = fopen(path, "r");
+  if (file && !fgets(text, sizeof(text), file))
+    text[0] = 0;
+  if (file)
+    fclose(file);
+  const char *end = strrchr(text, ')');
+  return end ? end[2] : 0;
+}
+
+__attribute__((visibility("default"))) void plugin_constructs(void);
+void plugin_constructs(void) {
+  ncclUniqueId id;
+  constructing = 1;
+  for (int sleeps = 0; sleeps < 20; usleep(1000)) /* not the pause before it, but the lock */
+    sleeps = state_of(caller) == 'S' ? sleeps + 1 : 0;
+  check(first_call(&id), "ncclGetUniqueId in a constructor");
+}
+
+static int constructor(int n, char **paths) {
+  pthread_t thread;
+  (void)n;
+  *(void **)&first_call = dlsym(RTLD_DEFAULT, "ncclGetUniqueId");
+  check(!first_call || pthread_create(&thread, NULL, call_first, NULL), "create");
+  while (!caller)
+    usleep(1000);
+  check(!dlopen(paths[0], RTLD_NOW), paths[0]);
+  pthread_join(thread, NULL);
   return 0;
 }
 
@@ -273,10 +407,17 @@ static const struct {
     {"probe", probe},
     {"user-local", user_local},
     {"user-deepbind", user_deepbind},
+    {"user-deepbind-lazy", user_deepbind_lazy},
+    {"stays", stays},
+    {"stays-deepbind", stays_deepbind},
+    {"only-deepbind", only_deepbind},
     {"absent", absent},
     {"raw", raw},
     {"reopened", reopened},
     {"callers-change", callers_change},
+    {"foreign-comm", foreign_comm},
+    {"own-thread", own_thread},
+    {"constructor", constructor},
     {"threads", threads},
     {"names", names},
     {"quota", quota},

@@ -43,5 +43,7 @@ void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills,
 
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);
+/* What it tells of copies of NCCL that are not traced. 0 or -NT_ERR_MEMORY. */
+int nt_load_untraced(struct nt_model_rank *rank, const struct nt_trace *trace);
 
 #endif

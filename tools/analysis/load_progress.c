@@ -11,6 +11,7 @@
 
 #include "analysis/load_parts.h"
 #include "analysis/sequence.h"
+#include "cli/untraced_copies.h"
 #include "nccl/nccl_api.h"
 
 #define WAITED_STREAMS 32
@@ -204,4 +205,18 @@ int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace) {
     free(lines[i]);
   free(lines);
   return status;
+}
+
+int nt_load_untraced(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  enum { LINES = 16 };
+  char *lines[LINES], text[NT_UNTRACED_TEXT];
+  size_t count = 0;
+  while (count < LINES && nt_untraced_copy(text, trace, (unsigned)count) &&
+         (lines[count] = strdup(text)))
+    count++;
+  if (count)
+    rank->untraced = join(lines, count);
+  for (size_t i = 0; i < count; i++)
+    free(lines[i]);
+  return count && !rank->untraced ? -NT_ERR_MEMORY : 0;
 }

@@ -289,6 +289,8 @@ int nt_trace_load(struct nt_trace *trace, const char *source, struct nt_loaded_t
   if (!status)
     status = nt_load_settings(rank, trace);
   if (!status)
+    status = nt_load_untraced(rank, trace);
+  if (!status)
     status = nt_load_dump(rank, trace);
   if (!status)
     find_damage(rank, trace);

@@ -158,6 +158,7 @@ void nt_model_free_rank(struct nt_model_rank *rank) {
   free(rank->source);
   free(rank->nccl);
   free(rank->nccl_env);
+  free(rank->untraced);
   free(rank->warning);
   free(rank->peer_error);
 }

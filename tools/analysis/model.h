@@ -173,6 +173,8 @@ struct nt_model_rank {
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
   int64_t blocked_ns; /* since when the thread that looks is stuck in the driver; 0: it is not */
+  char *
+      untraced; /* copies of NCCL whose calls are not in its trace, one line each; NULL: none is known */
   char *warning, *peer_error; /* the first that its log tells; NULL */
   uint32_t warning_line, error_line;
   char *nccl,

@@ -10,6 +10,7 @@
 #include "analysis/graphs.h"
 #include "analysis/inquiry.h"
 #include "analysis/sequence.h"
+#include "cli/rank_set.h"
 #include "cli/text.h"
 
 static void free_divergences(struct nt_inquiry *inquiry) {
@@ -89,10 +90,43 @@ static void note_freeze(struct nt_verdict *out) {
   }
 }
 
+static bool has_line(const char *lines, const char *line, size_t length) {
+  for (const char *at = lines; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
+    if (strcspn(at, "\n") == length && !memcmp(at, line, length))
+      return true;
+  return false;
+}
+
+/* Each copy once, with the ranks that have it. */
+static void note_untraced(struct nt_verdict *out) {
+  const struct nt_model *model = out->job.model;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const char *at = model->ranks[i].untraced;
+    for (size_t length; at && *at; at += length + (at[length] == '\n')) {
+      struct nt_rank_set ranks = {0};
+      char text[NT_DESCRIBE];
+      bool told = false;
+      length = strcspn(at, "\n");
+      for (uint32_t j = 0; j < model->rank_count && !told; j++) {
+        if (!has_line(model->ranks[j].untraced, at, length))
+          continue;
+        told = j < i;
+        if (model->ranks[j].world >= 0)
+          (void)nt_rank_set_add(&ranks, (uint32_t)model->ranks[j].world);
+      }
+      if (!told)
+        nt_lines_add(&out->notes, "%s %s: %.*s", nt_rank_set_count(&ranks) == 1 ? "rank" : "ranks",
+                     nt_rank_set_text(text, sizeof text, &ranks), (int)length, at);
+      nt_rank_set_free(&ranks);
+    }
+  }
+}
+
 static void note_losses(struct nt_verdict *out) {
   const struct nt_model *model = out->job.model;
   for (uint32_t i = 0; i < model->note_count; i++)
     nt_lines_add(&out->notes, "%s", model->notes[i]);
+  note_untraced(out);
   uint64_t lost = 0, overwritten = 0, comms = 0, errors = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     lost += model->ranks[i].lost;

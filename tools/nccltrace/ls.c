@@ -14,6 +14,7 @@
 #include "cli/rank_name.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
+#include "cli/untraced_copies.h"
 #include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
 #include "nccltrace/process_words.h"
@@ -246,6 +247,35 @@ static int print_table(const struct nt_process_list *list, bool color) {
   return rc;
 }
 
+/* The i-th copy of NCCL whose calls are not traced; false past the last. */
+static bool untraced_copy(char out[NT_UNTRACED_TEXT], const struct nt_process *process,
+                          unsigned i) {
+  if (process->trace != NULL)
+    return nt_untraced_copy(out, process->trace, i);
+  if (i > 0 || process->nccl[0] == '\0')
+    return false;
+  nt_untraced_process(out, process->nccl);
+  return true;
+}
+
+static void print_untraced(const struct nt_process_list *list) {
+  char text[NT_UNTRACED_TEXT];
+  for (size_t i = 0; i < list->count; i++)
+    for (unsigned k = 0; untraced_copy(text, &list->items[i], k); k++) {
+      printf("\n%" PRIu32 ": ", list->items[i].pid);
+      nt_text_escape_print(stdout, text);
+      putchar('\n');
+    }
+}
+
+static json_t *untraced_json(const struct nt_process *process) {
+  json_t *out = json_array();
+  char text[NT_UNTRACED_TEXT];
+  for (unsigned k = 0; untraced_copy(text, process, k); k++)
+    json_array_append_new(out, nt_json_text(text));
+  return out;
+}
+
 /* It can be asked for a dump. */
 static bool can_dump(const struct nt_process *process) {
   return process->trace != NULL && nt_trace_process(process->trace)->live;
@@ -365,6 +395,7 @@ static json_t *row_json(const struct row *row) {
   json_object_set_new(out, "area", nt_json_text(process->area[0] ? process->area : NULL));
   json_object_set_new(out, "command", nt_json_text(row->command[0] ? row->command : NULL));
   json_object_set_new(out, "parent", row->parent ? json_integer(row->parent) : json_null());
+  json_object_set_new(out, "untraced", untraced_json(process));
   if (process->error.code != 0)
     json_object_set_new(out, "error", nt_json_text(process->error.reason));
   if (row->info != NULL)
@@ -410,6 +441,7 @@ int nt_command_ls(int argc, char **argv) {
     rc = print_json(&list);
   else if (rc == 0 && list.count > 0) {
     rc = print_table(&list, nt_color_wanted(when, stdout));
+    print_untraced(&list);
     print_signals(&list);
   } else if (rc == 0 && directory != NULL)
     fputs("nccltrace: no process on this node has its trace in that directory\n", stderr);

@@ -172,6 +172,8 @@ static int add_met(uint32_t pid, unsigned what, uint64_t pid_ns, struct nt_proce
   process->presence = maps.private_area ? NT_PRESENT_PRIVATE : NT_PRESENT_IDLE;
   process->pid = pid;
   process->uid = maps.uid;
+  if (maps.nccl_memory)
+    memcpy(process->nccl, maps.nccl, sizeof process->nccl);
   return 0;
 }
 

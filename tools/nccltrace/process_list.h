@@ -33,7 +33,9 @@ struct nt_process {
   char area[NT_AREA_PATH];
   dev_t device; /* of the area's file */
   ino_t inode;
-  bool job_lives;         /* a process of the same job is alive: nt_process_sort */
+  char nccl
+      [NT_AREA_PATH]; /* of one without a communicator: a copy of NCCL that it uses unseen, or empty */
+  bool job_lives;     /* a process of the same job is alive: nt_process_sort */
   struct nt_trace *trace; /* owned */
   struct nt_error error;  /* code 0, or why the area could not be read */
 };

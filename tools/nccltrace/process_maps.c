@@ -73,6 +73,10 @@ static void read_mapping(uint32_t pid, char *line, struct nt_maps *out) {
     out->loaded = true;
   else if (strncmp(name, "/memfd:nccltrace", 16) == 0)
     out->private_area = true;
+  else if (strncmp(file, "/libnccl.so", 11) == 0)
+    snprintf(out->nccl, sizeof out->nccl, "%s", name);
+  else if (strncmp(name, "/dev/shm/nccl-", 14) == 0)
+    out->nccl_memory = true;
   else if (out->area[0] == '\0' && is_area(name) &&
            sscanf(line, "%*s %*s %*s %*s %lu", &inode) == 1 &&
            nt_maps_area_pid(name) == inner_pid(pid))

@@ -14,7 +14,9 @@ struct nt_maps {
   bool loaded;             /* libnccltrace.so is mapped */
   bool private_area;       /* its area is an anonymous memory file */
   char area[NT_AREA_PATH]; /* the process's own area, as it can be opened from here, or empty */
-  dev_t device;            /* of that file */
+  char nccl[NT_AREA_PATH]; /* a libnccl.so that is mapped, as its process names it, or empty */
+  bool nccl_memory;        /* memory that NCCL shares with other processes is mapped */
+  dev_t device;            /* of the area's file */
   ino_t inode;
 };
 
