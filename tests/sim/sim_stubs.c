@@ -17,13 +17,6 @@
 #define SIM_ABSENT_CommGrow ~, 1
 #define SIM_ABSENT_CommSuspend ~, 1
 #define SIM_ABSENT_CommResume ~, 1
-#define SIM_ABSENT_CommWindowRegister ~, 1
-#define SIM_ABSENT_CommWindowDeregister ~, 1
-#define SIM_ABSENT_DevCommCreate ~, 1
-#define SIM_ABSENT_DevCommDestroy ~, 1
-#define SIM_ABSENT_PutSignal ~, 1
-#define SIM_ABSENT_Signal ~, 1
-#define SIM_ABSENT_WaitSignal ~, 1
 
 #define SECOND_OF(a, b, ...) b
 #define SECOND(...) SECOND_OF(__VA_ARGS__, 0, 0)
@@ -38,7 +31,6 @@
 #define EMIT(n, name, params) EMIT_N(n, name, params)
 
 #define NT_FN(id, name, shape, params, args, fields) EMIT(IS_ABSENT(name), name, params)
-#define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
 
 SIM_NCCL_API(ncclResult_t, GetVersion, int *version) {
