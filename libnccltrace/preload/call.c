@@ -19,8 +19,8 @@ static void abandon(struct nt_thread *thread) {
 /* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
  * into somebody's library, another interposer, the CUDA runtime in between), it is deeper on the stack than the open
  * call's wrapper, and that wrapper still stands there. Otherwise the wrapper left the stack without returning. */
-static bool is_nested(const struct nt_thread *thread, const struct nt_library *library,
-                      unsigned fn, const void *caller, const void *frame) {
+static bool is_nested(const struct nt_thread *thread, const struct nt_library *library, unsigned fn,
+                      const void *caller, const void *frame) {
   if (library && library->high && (!nt_fn_is_driver(fn) || nt_library_contains(library, caller)))
     return nt_library_contains(library, caller);
   /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
