@@ -12,7 +12,6 @@ struct fn_row {
 
 static const struct fn_row fn_rows[NT_FN_LIMIT] = {
 #define NT_FN(id, name, shape, params, args, fields) [id] = {"nccl" #name, #name, NT_SHAPE_##shape},
-#define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
 #define NT_CUDA_FN(id, symbol, as, shape, params, args, fields)                                    \
   [id] = {#symbol, #as, NT_SHAPE_##shape},

@@ -50,7 +50,6 @@ enum nt_shape {
 enum nt_fn {
   NT_FN_NONE = 0,
 #define NT_FN(id, name, shape, params, args, fields) NT_FN_##name = id,
-#define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
 #define NT_CUDA_FN(id, symbol, as, shape, params, args, fields) NT_FN_##symbol = id,
 #include "nccl/cuda_api.def"

@@ -24,9 +24,9 @@ struct nt_args {
   const void *recv;
   uint64_t count;
   int dtype, op;
-  int peer; /* root, peer, rank or colour */
-  int key;  /* key, flags */
-  int nranks;
+  int peer;   /* root, peer, rank or colour */
+  int key;    /* key, flags, signal */
+  int nranks; /* or the signal's context, or the number of descriptors in `list` */
   const ncclUniqueId *ids;
   int nids;
   ncclComm_t *newcomm;
@@ -111,6 +111,7 @@ static inline bool nt_call_is_parents(struct nt_call *call) {
 /* One pair per group of shapes. All are called by the wrappers only, with call->thread set. */
 void nt_enter_collective(struct nt_call *call, const struct nt_args *args);
 void nt_enter_p2p(struct nt_call *call, const struct nt_args *args);
+void nt_enter_rma(struct nt_call *call, const struct nt_args *args);
 void nt_enter_plain(struct nt_call *call, const struct nt_args *args);
 void nt_enter_init(struct nt_call *call, const struct nt_args *args);
 void nt_enter_derive(struct nt_call *call, const struct nt_args *args);
@@ -137,6 +138,7 @@ void nt_exit_graph_end(struct nt_call *call, const struct nt_args *args, int res
 void nt_exit_graph_launch(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_cuda(struct nt_call *call, const struct nt_args *args, int result);
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
+void nt_exit_rma(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_plain(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_created(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
 void nt_exit_end(struct nt_call *call, const struct nt_args *args, ncclResult_t result);

@@ -209,3 +209,63 @@ void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResul
   if (call->comm && (call->thread->group_depth || NT_UNLIKELY(!nt_accepted(result))))
     nt_settle(call, args, result);
 }
+
+/* ---- one-sided operations ------------------------------------------------------------------------ */
+
+/* ncclWaitSignalDesc_t: four ints. */
+struct signal_wait {
+  int count, peer, signal, context;
+};
+
+static void fill_signal(struct nt_record *record, int peer, int signal, int context) {
+  record->peer = peer;
+  record->recv = (uint64_t)(uint32_t)context << 32 | (uint32_t)signal;
+}
+
+static void fill_wait(struct nt_record *record, const struct signal_wait *wait) {
+  record->count = (uint64_t)(int64_t)wait->count;
+  fill_signal(record, wait->peer, wait->signal, wait->context);
+}
+
+/* Signals are counted by the tools: their kinds are too many for counters of ours. */
+void nt_enter_rma(struct nt_call *call, const struct nt_args *args) {
+  struct nt_record *record = nt_record_begin(call);
+  const struct signal_wait *waits = (const void *)args->list;
+  uint16_t slot = stream_slot(call, args);
+  struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
+  if (NT_UNLIKELY(!record))
+    return;
+  nt_record_fill(call);
+  fill_transfer(record, args, slot, 0);
+  if (call->fn != NT_FN_WaitSignal)
+    fill_signal(record, args->peer, args->key, args->nranks);
+  else if (waits && args->nranks > 0)
+    fill_wait(record, &waits[0]);
+  nt_record_stack(call);
+  mark_launch(call, args, capture);
+  nt_record_publish(call);
+}
+
+/* A wait for signals of several ranks is one record for each, complete but for the first: a refused call waits for
+ * none of the others. */
+void nt_exit_rma(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+  const struct signal_wait *waits = (const void *)args->list;
+  const struct nt_record *first = call->record;
+  int count =
+      call->fn == NT_FN_WaitSignal && waits && first && nt_accepted(result) ? args->nranks : 0;
+  uint32_t launch = first ? first->launch : 0;
+  uint16_t slot = first ? first->stream : 0, flags = first ? first->flags : 0;
+  nt_exit_counted(call, args, result);
+  for (int i = 1; i < count; i++) {
+    struct nt_record *record = nt_record_begin(call);
+    if (!record)
+      return;
+    nt_record_fill(call);
+    fill_wait(record, &waits[i]);
+    record->launch = launch;
+    record->stream = slot;
+    record->flags = flags;
+    nt_record_publish(call);
+    nt_record_finish(call, result);
+  }
+}

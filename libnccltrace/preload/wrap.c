@@ -53,6 +53,11 @@
 #define ENTER_MEMORY nt_enter_plain
 #define EXIT_MEMORY nt_exit_plain
 
+#define ENTER_WINDOW nt_enter_plain
+#define EXIT_WINDOW nt_exit_counted
+#define ENTER_RMA nt_enter_rma
+#define EXIT_RMA nt_exit_rma
+
 #define ENTER_STREAM_SYNC nt_enter_stream_sync
 #define EXIT_STREAM_SYNC nt_exit_cuda
 #define ENTER_DEVICE_SYNC nt_enter_device_sync

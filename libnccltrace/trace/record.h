@@ -48,6 +48,8 @@ _Static_assert(sizeof(struct nt_record) == 64, "a record is one cache line");
  * made by. A call that puts a graph into another (cudaGraphAddChildGraphNode, cudaStreamEndCapture of a capture into a
  * graph): recv = the other graph, count = number of what is put into it, and above 32 bits of what it held; launch = its
  * number from then on, with bit 31, of no capture.
+ * PutSignal, Signal, WaitSignal: recv = context << 32 | number of the signal; of a WaitSignal a record for each descriptor,
+ * peer = who has to send, count = how many signals.
  *
  * Captured. Such a call moves nothing and launches nothing; launch is CUDA's number of the capture, 0 if not
  * known. A collective takes its place in the sequence all the same, once, whatever is replayed; a send or receive

@@ -2,7 +2,7 @@
 # Programs that tests/cli/*.sh run with the library preloaded, on the simulator. Included by the top Makefile.
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
   $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
-  $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases $(BUILD)/preload/comm_cases \
+  $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases $(BUILD)/preload/comm_cases $(BUILD)/preload/rma_cases \
   $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so
 
 scenario: $(PRELOAD_CASES)
@@ -44,7 +44,7 @@ $(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c $(BUILD)/.flags | sim
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
 
-$(BUILD)/preload/graph_cases: tests/preload/graph_cases.c $(BUILD)/.flags | sim
+$(BUILD)/preload/graph_cases $(BUILD)/preload/rma_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \

@@ -12,7 +12,7 @@ SIM_LDFLAGS := -shared -pthread -Wl,-z,defs -Wl,-rpath,'$$ORIGIN' -L$(SIM)
 SIM_CUDA_OBJ := $(addprefix $(SIM)/obj/,sim_device.o sim_stream.o sim_event.o sim_capture.o sim_graph.o sim_cuda.o)
 SIM_CUDART_OBJ := $(SIM)/obj/sim_cudart.o
 SIM_NCCL_OBJ := $(addprefix $(SIM)/obj/,sim_boot.o sim_call_config.o sim_comm.o sim_connect.o sim_enqueue.o \
-  sim_group.o sim_grow.o sim_p2p.o sim_reduce.o sim_ring.o sim_shm.o sim_split.o sim_stubs.o)
+  sim_group.o sim_grow.o sim_p2p.o sim_reduce.o sim_ring.o sim_rma.o sim_shm.o sim_split.o sim_stubs.o)
 SIM_LIBS := $(SIM)/libcuda.so.1 $(SIM)/libcudart.so.13 $(SIM)/libnccl.so.2
 # The same NCCL as a static archive, and with the interface of 2.10, for tests of symbol resolution.
 SIM_VARIANTS := $(SIM)/libnccl_static.a $(SIM)/nccl-2.10/libnccl.so.2

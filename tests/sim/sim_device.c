@@ -109,7 +109,9 @@ CUresult sim_memory_alloc(void **ptr, size_t size) {
   *ptr = NULL;
   if (size == 0)
     return CUDA_SUCCESS;
-  if (size > SIZE_MAX / 4 || posix_memalign(&memory, 512, size))
+  /* Whole pages where it is more than one: a window may take their place. */
+  size_t align = size < SIM_PAGE ? 512 : SIM_PAGE;
+  if (size > SIZE_MAX / 4 || posix_memalign(&memory, align, (size + align - 1) & ~(align - 1)))
     return CUDA_ERROR_OUT_OF_MEMORY;
   if (range_add(memory, size, true)) {
     free(memory);

@@ -10,6 +10,7 @@
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 #define SIM_MAX_DEVICES 64
+#define SIM_PAGE ((size_t)4096)
 
 SIM_EXPORT int sim_device_count(void);
 /* The calling thread's device; every thread starts on device 0. */

@@ -10,6 +10,7 @@
 
 #include "nccl.h"
 #include "sim_capture.h"
+#include "sim_device.h"
 #include "sim_shm.h"
 #include "sim_stream.h"
 
@@ -48,7 +49,8 @@ struct ncclComm {
   _Atomic uint8_t *p2p_connected; /* per peer: bit 0 sending, bit 1 receiving */
   uint64_t collectives;           /* how many were launched */
   uint64_t rounds[SIM_BOARD_COUNT];
-  uint64_t splits;
+  uint64_t splits, windows;
+  uint64_t *waited; /* signals by source and kind that waits have been promised; launch_lock */
   struct {
     uint64_t list;
     int count;

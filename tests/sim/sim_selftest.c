@@ -207,7 +207,6 @@ static const struct st_case *case_at(size_t index, const char *filter) {
 /* Every function of the interface must be a symbol of the library. */
 static const void *const all_functions[] = {
 #define NT_FN(id, name, shape, params, args, fields) (const void *)nccl##name,
-#define NT_FN_EXT NT_FN
 #include "nccl/nccl_api.def"
 };
 

@@ -95,7 +95,8 @@ static uint64_t layout(struct sim_shm *shm, int n, bool write) {
   uint64_t at = sizeof(struct sim_shm) + (uint64_t)n * sizeof(struct sim_shm_rank);
   uint64_t fifos = (at + 63) & ~(uint64_t)63;
   uint64_t marks = fifos + ((uint64_t)n * (uint64_t)n + 3 * (uint64_t)n) * sizeof(struct sim_fifo);
-  uint64_t data = align64k(marks + (uint64_t)n * (uint64_t)n);
+  uint64_t signals = (marks + (uint64_t)n * (uint64_t)n + 63) & ~(uint64_t)63;
+  uint64_t data = align64k(signals + (uint64_t)n * (uint64_t)n * SIM_SIGNALS * sizeof(uint64_t));
   uint64_t total = data + (uint64_t)n * RING_SLOTS * RING_SLOT_SIZE +
                    2ull * (uint64_t)n * TREE_SLOTS * TREE_SLOT_SIZE +
                    (uint64_t)n * (uint64_t)n * P2P_SLOTS * P2P_SLOT_SIZE;
@@ -105,6 +106,7 @@ static uint64_t layout(struct sim_shm *shm, int n, bool write) {
   shm->nranks = n;
   shm->fifos = fifos;
   shm->p2p_marks = marks;
+  shm->signals = signals;
   for (int r = 0; r < n; r++)
     set_fifo(sim_shm_ring(shm, r), r, (r + 1) % n, RING_SLOTS, RING_SLOT_SIZE, &data);
   for (int r = 0; r < n; r++) {
@@ -209,6 +211,24 @@ struct sim_fifo *sim_shm_p2p(struct sim_shm *shm, int src, int dst) {
 
 _Atomic uint8_t *sim_shm_p2p_mark(struct sim_shm *shm, int src, int dst) {
   return (_Atomic uint8_t *)(void *)((char *)shm + shm->p2p_marks) + src * shm->nranks + dst;
+}
+
+_Atomic uint64_t *sim_shm_signal(struct sim_shm *shm, int src, int dst, int kind) {
+  return (_Atomic uint64_t *)(void *)((char *)shm + shm->signals) +
+         (src * shm->nranks + dst) * SIM_SIGNALS + kind;
+}
+
+int sim_shm_segment(const char *name, size_t size, bool create) {
+  char dir[PATH_MAX], path[PATH_MAX + 256];
+  if (area_dir(dir, sizeof(dir)))
+    return -1;
+  snprintf(path, sizeof(path), "%s/%s", dir, name);
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0600);
+  if (fd >= 0 && create && ftruncate(fd, (off_t)size)) {
+    close(fd);
+    return -1;
+  }
+  return fd;
 }
 
 uint32_t sim_shm_bell(struct sim_shm *shm, int rank) {

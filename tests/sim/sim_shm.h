@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #define SIM_MAX_SLOTS 32
+#define SIM_SIGNALS 8 /* between two ranks */
 
 /* What a slot carries. A receiver takes it only if it waits for just that. */
 struct sim_slot {
@@ -29,7 +30,14 @@ struct sim_fifo {
   struct sim_slot slot[SIM_MAX_SLOTS];
 };
 
-enum sim_board { SIM_BOARD_SPLIT, SIM_BOARD_FINALIZE, SIM_BOARD_SYNC, SIM_BOARD_COUNT };
+enum sim_board {
+  SIM_BOARD_SPLIT,
+  SIM_BOARD_FINALIZE,
+  SIM_BOARD_SYNC,
+  SIM_BOARD_WINDOW,
+  SIM_BOARD_DEVICE,
+  SIM_BOARD_COUNT
+};
 
 /* A rank's post for one round of an exchange between all ranks; two rounds alternate. */
 struct sim_post {
@@ -54,6 +62,7 @@ struct sim_shm {
   _Atomic uint32_t broken; /* ranks disagree: nobody will ever get through */
   uint64_t fifos;          /* offset: ring[n], up[n], down[n], p2p[n * n] */
   uint64_t p2p_marks;      /* offset: uint8_t [n * n], see sim_p2p_mark */
+  uint64_t signals;        /* offset: uint64_t [n * n * SIM_SIGNALS], see sim_shm_signal */
   struct sim_shm_rank rank[];
 };
 
@@ -69,6 +78,12 @@ struct sim_fifo *sim_shm_down(struct sim_shm *shm, int child);
 struct sim_fifo *sim_shm_p2p(struct sim_shm *shm, int src, int dst);
 /* Bit 0: the source has asked to connect; bit 1: the destination has. */
 _Atomic uint8_t *sim_shm_p2p_mark(struct sim_shm *shm, int src, int dst);
+
+/* How many signals of this kind the source has sent to the destination. */
+_Atomic uint64_t *sim_shm_signal(struct sim_shm *shm, int src, int dst, int kind);
+
+/* A file beside the areas, as memory for a window: made by one rank, or opened. -1 with errno on failure. */
+int sim_shm_segment(const char *name, size_t size, bool create);
 
 uint32_t sim_shm_bell(struct sim_shm *shm, int rank);
 void sim_shm_ring_bell(struct sim_shm *shm, int rank);

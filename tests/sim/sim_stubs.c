@@ -1,41 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The rest of the interface. Functions of nccl_api.def that the simulator does not implement are
- * listed here by name, exist as symbols, and answer ncclInvalidUsage; a row that is neither here nor
- * implemented does not link into the self test.
- */
+/* The rest of the interface. A row of nccl_api.def that the simulator lacks does not link into the self test. */
 #include "sim_nccl.h"
 
 /* What ncclGetVersion says; a variant of the library is built with another number. */
 #ifndef SIM_VERSION_CODE
 #define SIM_VERSION_CODE NCCL_VERSION_CODE
 #endif
-
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define SIM_ABSENT_CommWindowRegister ~, 1
-#define SIM_ABSENT_CommWindowDeregister ~, 1
-#define SIM_ABSENT_DevCommCreate ~, 1
-#define SIM_ABSENT_DevCommDestroy ~, 1
-#define SIM_ABSENT_PutSignal ~, 1
-#define SIM_ABSENT_Signal ~, 1
-#define SIM_ABSENT_WaitSignal ~, 1
-
-#define SECOND_OF(a, b, ...) b
-#define SECOND(...) SECOND_OF(__VA_ARGS__, 0, 0)
-#define IS_ABSENT(name) SECOND(SIM_ABSENT_##name)
-#define EMIT_0(name, params)
-#define EMIT_1(name, params)                                                                       \
-  __attribute__((weak, alias("pnccl" #name))) ncclResult_t nccl##name params;                      \
-  ncclResult_t pnccl##name params {                                                                \
-    return ncclInvalidUsage;                                                                       \
-  }
-#define EMIT_N(n, name, params) EMIT_##n(name, params)
-#define EMIT(n, name, params) EMIT_N(n, name, params)
-
-#define NT_FN(id, name, shape, params, args, fields) EMIT(IS_ABSENT(name), name, params)
-#define NT_FN_EXT NT_FN
-#include "nccl/nccl_api.def"
 
 SIM_NCCL_API(ncclResult_t, GetVersion, int *version) {
   if (!version)

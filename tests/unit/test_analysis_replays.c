@@ -308,6 +308,64 @@ static void messages_are_not_replayed_where_calls_are_lost(void **state) {
   job_free(&j);
 }
 
+static struct nt_model_call *signal_call(uint32_t rank, uint32_t comm, uint8_t fn, uint32_t peer,
+                                         uint32_t number, uint64_t count,
+                                         enum nt_progress progress) {
+  struct nt_model_call *call = job_record(&j, rank, comm, fn, count, (int32_t)peer);
+  call->buffer = number + 1;
+  call->progress = (uint8_t)progress;
+  return call;
+}
+
+static void a_wait_is_for_all_signals_up_to_its_last(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  for (int i = 0; i < 5; i++)
+    signal_call(0, a, NT_FN_Signal, 1, 0, 0, NT_PROGRESS_FINISHED);
+  signal_call(1, a, NT_FN_WaitSignal, 0, 0, 2, NT_PROGRESS_FINISHED);
+  signal_call(1, a, NT_FN_WaitSignal, 0, 0, 3, NT_PROGRESS_FINISHED);
+  signal_call(1, a, NT_FN_WaitSignal, 0, 0, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, "p2p WaitSignal 6 blame 0 waiting 1");
+}
+
+static void a_signal_that_nobody_waits_for_is_none_of_anybodys_business(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  for (int i = 0; i < 5; i++)
+    signal_call(0, a, NT_FN_PutSignal, 1, 3, 1 << 20, NT_PROGRESS_FINISHED);
+  assert_verdict(&j, "consistent");
+}
+
+static void signals_and_messages_do_not_meet(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  job_send(&j, 0, a, 1, 64)->progress = NT_PROGRESS_FINISHED;
+  signal_call(0, a, NT_FN_Signal, 1, 0, 0, NT_PROGRESS_FINISHED);
+  signal_call(1, a, NT_FN_WaitSignal, 0, 0, 1, NT_PROGRESS_FINISHED);
+  job_recv(&j, 1, a, 0, 64)->progress = NT_PROGRESS_FINISHED;
+  assert_verdict(&j, "consistent");
+}
+
+static void a_rank_that_makes_no_window_is_missing(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  for (uint32_t r = 0; r < 3; r++)
+    job_record(&j, r, a, NT_FN_CommWindowRegister, 4096, -1);
+  job_record(&j, 0, a, NT_FN_CommWindowRegister, 4096, -1);
+  job_block(&j, 0);
+  job_record(&j, 2, a, NT_FN_CommWindowRegister, 4096, -1);
+  job_block(&j, 2);
+  assert_verdict(&j, "missing CommWindowRegister 2 blame 1 waiting 0,2");
+}
+
+/* Where NCCL cannot make one it answers at once, and the others need not call. */
+static void a_window_that_returned_holds_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  job_record(&j, 0, a, NT_FN_CommWindowRegister, 4096, -1);
+  assert_verdict(&j, "consistent");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(captured_calls_hold_nobody),
@@ -326,6 +384,11 @@ int main(void) {
       cmocka_unit_test(replayed_messages_meet_called_ones),
       cmocka_unit_test(a_message_that_no_replay_sends_is_missed),
       cmocka_unit_test(messages_are_not_replayed_where_calls_are_lost),
+      cmocka_unit_test(a_wait_is_for_all_signals_up_to_its_last),
+      cmocka_unit_test(a_signal_that_nobody_waits_for_is_none_of_anybodys_business),
+      cmocka_unit_test(signals_and_messages_do_not_meet),
+      cmocka_unit_test(a_rank_that_makes_no_window_is_missing),
+      cmocka_unit_test(a_window_that_returned_holds_nobody),
       cmocka_unit_test(a_full_queue_holds_a_send_behind_a_collective),
       cmocka_unit_test(a_process_that_waits_for_its_own_thread_is_missing_a_call),
   };

@@ -23,7 +23,8 @@ static bool is_used(const struct nt_model_rank *rank, uint32_t view) {
   for (uint32_t i = 0; i < rank->call_count; i++) {
     enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
     bool operation = nt_fn_is_collective(rank->calls[i].fn) || shape == NT_SHAPE_SEND ||
-                     shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT;
+                     shape == NT_SHAPE_RECV || shape == NT_SHAPE_COMM_SPLIT ||
+                     shape == NT_SHAPE_WINDOW || shape == NT_SHAPE_RMA;
     if (rank->calls[i].view == view && operation && nt_call_counts(&rank->calls[i]))
       return true;
   }

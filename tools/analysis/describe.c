@@ -77,6 +77,14 @@ char *nt_describe_arguments(char *out, size_t size, const struct nt_model_call *
     snprintf(out, size, "rank %d of %llu", call->peer, (unsigned long long)call->count);
   } else if (shape == NT_SHAPE_COMM_SPLIT) {
     snprintf(out, size, "colour %d", call->peer);
+  } else if (shape == NT_SHAPE_RMA) {
+    uint32_t signal = nt_call_signal(call) - 1;
+    int used = snprintf(out, size, "signal %u of context %u", signal & 0xffff, signal >> 16);
+    if (call->fn == NT_FN_WaitSignal && call->count > 1)
+      snprintf(out + used, size - (size_t)used, ", %llu times", (unsigned long long)call->count);
+    else if (call->fn == NT_FN_PutSignal)
+      snprintf(out + used, size - (size_t)used, ", %s x %s", nt_count_text(count, call->count),
+               nt_dtype_text(type, sizeof type, call->dtype));
   } else if (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV) {
     nt_redop_text(op, sizeof op, call->op);
     if (nt_call_has_root(call) && call->peer >= 0)
@@ -101,8 +109,8 @@ char *nt_describe_call(char *out, size_t size, const struct nt_job *job, uint32_
   else
     nt_describe_place(place, sizeof place, job, call->fn,
                       shape == NT_SHAPE_COMM_INIT ? 0 : call->seq, joint);
-  if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
-    snprintf(peer, sizeof peer, "%s communicator rank %d, ", shape == NT_SHAPE_SEND ? "to" : "from",
+  if (nt_call_is_message(call))
+    snprintf(peer, sizeof peer, "%s communicator rank %d, ", nt_call_sends(call) ? "to" : "from",
              call->peer);
   nt_describe_arguments(arguments, sizeof arguments, call);
   if (*arguments)

@@ -88,6 +88,7 @@ bool nt_freeze_waits_for_others(enum nt_shape shape) {
   case NT_SHAPE_COMM_SHRINK:
   case NT_SHAPE_COMM_GROW:
   case NT_SHAPE_COMM_SYNC:
+  case NT_SHAPE_WINDOW:
     return true;
   default:
     return false;

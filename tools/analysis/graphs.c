@@ -28,10 +28,9 @@ static bool is_part(const struct nt_model_call *call) {
 
 /* Captured messages are void in the model, since they take no place in their queues. */
 static bool is_operation(const struct nt_model_call *call) {
-  enum nt_shape shape = nt_fn_shape(call->fn);
   if (call->view == NT_NONE)
     return false;
-  if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
+  if (nt_call_is_message(call))
     return call->result == ncclSuccess || call->result == ncclInProgress;
   return nt_fn_is_collective(call->fn) && nt_call_counts(call);
 }

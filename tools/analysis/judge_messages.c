@@ -387,8 +387,9 @@ char *nt_unmatched_text(char *out, size_t size, const struct nt_inquiry *inquiry
     snprintf(out, size, "rank %d sends to %s%s (%s), which does not receive it%s", world, peer,
              since, place, known);
   else
-    snprintf(out, size, "rank %d %s a message from %s%s (%s), which does not send it%s", world,
-             waits ? "waits for" : "expects", peer, since, place, known);
+    snprintf(out, size, "rank %d %s a %s from %s%s (%s), which does not send it%s", world,
+             waits ? "waits for" : "expects", end->signal ? "signal" : "message", peer, since,
+             place, known);
   return out;
 }
 

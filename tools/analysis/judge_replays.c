@@ -258,7 +258,8 @@ static void say_message(struct nt_inquiry *inquiry, struct nt_finding *finding) 
 void nt_say_replays(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
-    if (nt_fn_shape(finding->fn) == NT_SHAPE_SEND || nt_fn_shape(finding->fn) == NT_SHAPE_RECV)
+    if (nt_fn_shape(finding->fn) == NT_SHAPE_SEND || nt_fn_shape(finding->fn) == NT_SHAPE_RECV ||
+        nt_fn_shape(finding->fn) == NT_SHAPE_RMA)
       say_message(inquiry, finding);
     if (finding->fn != NT_FN_cudaGraphLaunch || finding->joint == NT_NONE ||
         inquiry->waits.replays.diverged[finding->joint] == finding->seq)

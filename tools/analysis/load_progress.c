@@ -42,7 +42,7 @@ static enum nt_progress place_frozen(const struct nt_trace *trace, const struct 
 static bool is_launched(const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   return call->stream && call->launch && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
-         (nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
+         (nt_fn_is_collective(call->fn) || nt_call_is_message(call) ||
           shape == NT_SHAPE_GRAPH_LAUNCH);
 }
 
@@ -122,8 +122,7 @@ void nt_load_progress(struct nt_model_rank *rank, const struct nt_trace *trace,
     if (!(call->flags & NT_CALL_CAPTURED))
       continue;
     call->progress = NT_PROGRESS_FINISHED;
-    enum nt_shape shape = nt_fn_shape(call->fn);
-    if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
+    if (nt_call_is_message(call))
       call->flags |= NT_CALL_VOID; /* a message takes no position */
   }
   place_calls(rank, trace, calls);

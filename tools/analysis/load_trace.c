@@ -191,6 +191,8 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->op = from->op;
     call->result = from->result;
     call->flags = from->flags;
+    if (nt_fn_shape(call->fn) == NT_SHAPE_RMA) /* context and number */
+      call->buffer = (uint32_t)(from->recv >> 32 << 16 | (from->recv & 0xffff)) + 1;
     if (call->view != NT_NONE && nt_fn_is_collective(call->fn))
       call->buffer = number_buffers(&numbering, call->view, from->send, from->recv);
   }

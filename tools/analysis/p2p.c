@@ -39,7 +39,7 @@ static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end) {
  * this end's place in the queue? Also true where what came before it is gone, so that its place is not known. */
 static bool meets_collective(const struct nt_job *job, const struct nt_p2p_end *end) {
   const struct nt_member *partner = nt_p2p_partner(job, end);
-  if (!partner)
+  if (!partner || end->signal)
     return false;
   const struct nt_model_rank *rank = nt_member_rank(job, partner);
   const enum nt_shape counterpart = end->is_send ? NT_SHAPE_RECV : NT_SHAPE_SEND;
@@ -62,7 +62,8 @@ static bool meets_collective(const struct nt_job *job, const struct nt_p2p_end *
 }
 
 bool nt_p2p_same_queue(const struct nt_p2p_end *a, const struct nt_p2p_end *b) {
-  return a->joint == b->joint && a->source == b->source && a->destination == b->destination;
+  return a->joint == b->joint && a->source == b->source && a->destination == b->destination &&
+         a->signal == b->signal;
 }
 
 bool nt_p2p_is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
@@ -139,7 +140,7 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
   for (uint32_t i = 0; i < out->count; i++) {
     const struct nt_p2p_end *a = &out->ends[i], *b = a + 1;
     if (i + 1 == out->count || !nt_p2p_is_pair(a, b)) {
-      if (would_show(job, a) && !meets_collective(job, a))
+      if (!(a->signal && a->is_send) && would_show(job, a) && !meets_collective(job, a))
         out->unmatched[out->unmatched_count++] = i;
       continue;
     }

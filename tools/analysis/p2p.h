@@ -2,7 +2,8 @@
 /*
  * Sends and receives: first in, first out per communicator, source and destination.
  *
- * NCCL knows no tags, so the k-th send of a queue meets the k-th receive. Positions are the trace's, in
+ * Signals of one-sided operations are messages, too, that nobody has to take: a wait stands for the last of those that
+ * it is for. NCCL knows no tags, so the k-th send of a queue meets the k-th receive. Positions are the trace's, in
  * which AlltoAll, Gather and Scatter have taken one each.
  */
 #ifndef NT_P2P_H
@@ -13,13 +14,14 @@
 struct nt_p2p_end {
   uint32_t joint;
   int32_t source, destination; /* communicator ranks */
+  uint32_t signal; /* which of those between the two, each a queue of its own; 0: a message */
   uint32_t seq;
   uint32_t rank;      /* whose */
   uint32_t call : 30; /* which of its calls */
   bool is_send : 1;
   bool shifted : 1; /* without counterpart, since its queue's sides stopped agreeing before it */
 };
-_Static_assert(sizeof(struct nt_p2p_end) == 24, "memory of large jobs");
+_Static_assert(sizeof(struct nt_p2p_end) == 28, "memory of large jobs");
 
 /* Sizes of a queue differ from one pair on, and agree again once one end is left out. */
 struct nt_p2p_shift {

@@ -15,6 +15,7 @@
 struct queue {
   uint32_t joint;
   int32_t source, destination;
+  uint32_t signal;
   uint32_t count; /* its ends; while they are put in place, of those that are */
   uint32_t first; /* place of its first end */
 };
@@ -29,12 +30,13 @@ struct queues {
 static uint32_t slot_of(const struct queues *queues, const struct queue *key) {
   uint64_t hash =
       ((uint64_t)key->joint << 32 ^ (uint32_t)key->source) * UINT64_C(0x9e3779b97f4a7c15);
-  hash = (hash ^ (uint32_t)key->destination) * UINT64_C(0xff51afd7ed558ccd);
+  hash = (hash ^ (uint32_t)key->destination ^ (uint64_t)key->signal << 32) *
+         UINT64_C(0xff51afd7ed558ccd);
   uint32_t slot = (uint32_t)(hash >> 32) & (queues->slot_count - 1);
   while (queues->slots[slot]) {
     const struct queue *queue = &queues->list[queues->slots[slot] - 1];
     if (queue->joint == key->joint && queue->source == key->source &&
-        queue->destination == key->destination)
+        queue->destination == key->destination && queue->signal == key->signal)
       break;
     slot = (slot + 1) & (queues->slot_count - 1);
   }
@@ -70,8 +72,8 @@ static int add_queue(struct queues *queues, const struct queue *key, uint32_t sl
 /* ---- the passes over the calls ------------------------------------------------------------------- */
 
 static bool is_message(const struct nt_job *job, uint32_t rank, const struct nt_model_call *call) {
-  enum nt_shape shape = nt_fn_shape(call->fn);
-  if ((shape != NT_SHAPE_SEND && shape != NT_SHAPE_RECV) || call->view == NT_NONE ||
+  if (!nt_call_is_message(call) || call->view == NT_NONE ||
+      (nt_call_signal(call) && !call->seq) || /* not counted: some calls are lost */
       call->enter_ns > job->cut_ns || !nt_call_counts(call) || (call->flags & NT_CALL_CAPTURED))
     return false;
   struct nt_place place = job->places[rank][call->view];
@@ -83,10 +85,11 @@ static struct nt_p2p_end end_of(const struct nt_job *job, uint32_t r, uint32_t i
   const struct nt_model_call *call = &job->model->ranks[r].calls[index];
   const struct nt_place place = job->places[r][call->view];
   const int32_t self = job->joints[place.joint].members[place.member].comm_rank;
-  const bool is_send = nt_fn_shape(call->fn) == NT_SHAPE_SEND;
+  const bool is_send = nt_call_sends(call);
   return (struct nt_p2p_end){.joint = place.joint,
                              .source = is_send ? self : call->peer,
                              .destination = is_send ? call->peer : self,
+                             .signal = nt_call_signal(call),
                              .seq = call->seq,
                              .rank = r,
                              .call = index,
@@ -94,8 +97,10 @@ static struct nt_p2p_end end_of(const struct nt_job *job, uint32_t r, uint32_t i
 }
 
 static struct queue key_of(const struct nt_p2p_end *end) {
-  return (struct queue){
-      .joint = end->joint, .source = end->source, .destination = end->destination};
+  return (struct queue){.joint = end->joint,
+                        .source = end->source,
+                        .destination = end->destination,
+                        .signal = end->signal};
 }
 
 static int count_ends(const struct nt_job *job, struct queues *queues) {
@@ -136,7 +141,9 @@ static int by_queue(const void *a, const void *b) {
     return x->joint < y->joint ? -1 : 1;
   if (x->source != y->source)
     return x->source < y->source ? -1 : 1;
-  return x->destination < y->destination ? -1 : x->destination > y->destination;
+  if (x->destination != y->destination)
+    return x->destination < y->destination ? -1 : 1;
+  return x->signal < y->signal ? -1 : x->signal > y->signal;
 }
 
 static int by_position(const void *a, const void *b) {

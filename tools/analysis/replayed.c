@@ -14,7 +14,7 @@
 
 /* Messages in one direction with one peer. */
 struct queue {
-  uint32_t view, last, replayed;
+  uint32_t view, signal, last, replayed;
   int32_t peer;
   bool sends;
 };
@@ -36,8 +36,13 @@ struct replayer {
 };
 
 static bool is_message(const struct nt_model_call *call) {
-  enum nt_shape shape = nt_fn_shape(call->fn);
-  return (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV) && call->view != NT_NONE;
+  return nt_call_is_message(call) && call->view != NT_NONE;
+}
+
+/* How far it goes in its queue: a wait may be for several signals. */
+static uint32_t length_of(const struct nt_model_call *call) {
+  bool waits = call->fn == NT_FN_WaitSignal && call->count < MOST_REPLAYED;
+  return waits ? (uint32_t)call->count : 1;
 }
 
 struct counter {
@@ -51,11 +56,13 @@ static int count_message(void *arg, uint32_t index) {
   return 0;
 }
 
-/* How many messages the launches of a rank carry out. */
-static int count_replayed(const struct nt_model_rank *rank, uint64_t *count) {
+/* How many messages the launches of a rank carry out, and its signals. */
+static int count_replayed(const struct nt_model_rank *rank, uint64_t *count, bool *signals) {
   struct counter counter = {rank, *count};
   struct nt_graphs graphs;
   int status = nt_graphs_build(rank, &graphs);
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    *signals |= nt_call_signal(&rank->calls[i]) != 0;
   for (uint32_t i = 0; i < rank->call_count && graphs.count && !status; i++)
     if (nt_is_replay(&rank->calls[i]) && counter.count <= MOST_REPLAYED)
       (void)nt_graphs_walk(&graphs, rank->calls[i].graph, count_message, &counter);
@@ -65,10 +72,11 @@ static int count_replayed(const struct nt_model_rank *rank, uint64_t *count) {
 }
 
 static struct queue *queue_of(struct replayer *at, const struct nt_model_call *call) {
-  bool sends = nt_fn_shape(call->fn) == NT_SHAPE_SEND;
+  const bool sends = nt_call_sends(call);
+  const uint32_t signal = nt_call_signal(call);
   for (uint32_t i = 0; i < at->queue_count; i++)
     if (at->queues[i].peer == call->peer && at->queues[i].view == call->view &&
-        at->queues[i].sends == sends)
+        at->queues[i].signal == signal && at->queues[i].sends == sends)
       return &at->queues[i];
   if (at->queue_count == at->queue_room) {
     uint32_t room = at->queue_room ? 2 * at->queue_room : 16;
@@ -79,7 +87,7 @@ static struct queue *queue_of(struct replayer *at, const struct nt_model_call *c
     at->queue_room = room;
   }
   at->queues[at->queue_count] =
-      (struct queue){.view = call->view, .peer = call->peer, .sends = sends};
+      (struct queue){.view = call->view, .signal = signal, .peer = call->peer, .sends = sends};
   return &at->queues[at->queue_count++];
 }
 
@@ -110,7 +118,8 @@ static int make(void *arg, uint32_t index) {
   call->peer = captured->peer;
   call->at = captured->at;
   call->group = UINT32_MAX - at->launch;
-  call->seq = ++queue->last;
+  call->buffer = captured->buffer;
+  call->seq = queue->last += length_of(captured);
   queue->replayed++;
   return 0;
 }
@@ -130,8 +139,8 @@ static int count_queues(struct replayer *at) {
   int status = events ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < rank->call_count && !status; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    bool counts =
-        is_message(call) && !(call->flags & NT_CALL_CAPTURED) && nt_call_counts(call) && call->seq;
+    bool counts = is_message(call) && !(call->flags & NT_CALL_CAPTURED) && nt_call_counts(call) &&
+                  (call->seq || nt_call_signal(call));
     if (counts || nt_is_replay(call))
       events[count++] = (struct event){call->enter_ns, i};
   }
@@ -147,6 +156,8 @@ static int count_queues(struct replayer *at) {
     struct queue *queue = queue_of(at, call);
     if (!queue)
       status = -NT_ERR_MEMORY;
+    else if (queue->signal) /* the trace does not count them */
+      call->seq = queue->last += length_of(call);
     else
       queue->last = call->seq += queue->replayed;
   }
@@ -200,14 +211,14 @@ static int replay(struct nt_model_rank *rank) {
 
 int nt_model_replay(struct nt_model *model) {
   uint64_t count = 0;
-  bool whole = true;
+  bool whole = true, signals = false;
   int status = 0;
   for (uint32_t r = 0; r < model->rank_count && !status; r++) {
     const struct nt_model_rank *rank = &model->ranks[r];
     whole &= !rank->lost && !rank->overwritten && !rank->cut;
-    status = count_replayed(&model->ranks[r], &count);
+    status = count_replayed(&model->ranks[r], &count, &signals);
   }
-  for (uint32_t r = 0; r < model->rank_count && !status && whole && count; r++)
+  for (uint32_t r = 0; r < model->rank_count && !status && whole && (count || signals); r++)
     if (count <= MOST_REPLAYED)
       status = replay(&model->ranks[r]);
   return status;

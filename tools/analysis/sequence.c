@@ -34,7 +34,23 @@ uint64_t nt_call_signature(const struct nt_model_call *call) {
   return signature ? signature : 1;
 }
 
+bool nt_call_is_message(const struct nt_model_call *call) {
+  enum nt_shape shape = nt_fn_shape(call->fn);
+  return shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV || shape == NT_SHAPE_RMA;
+}
+
+bool nt_call_sends(const struct nt_model_call *call) {
+  return nt_fn_shape(call->fn) == NT_SHAPE_SEND ||
+         (nt_fn_shape(call->fn) == NT_SHAPE_RMA && call->fn != NT_FN_WaitSignal);
+}
+
+uint32_t nt_call_signal(const struct nt_model_call *call) {
+  return nt_fn_shape(call->fn) == NT_SHAPE_RMA ? call->buffer : 0;
+}
+
 uint64_t nt_call_bytes(const struct nt_model_call *call) {
+  if (nt_fn_shape(call->fn) == NT_SHAPE_RMA)
+    return 0;
   size_t size = nt_dtype_size(call->dtype);
   return call->count * (size ? size : 1);
 }

@@ -11,7 +11,12 @@ int nt_sequences_build(struct nt_job *job);
 
 /* What all ranks must pass alike, as one number, never 0. */
 uint64_t nt_call_signature(const struct nt_model_call *call);
-/* Bytes that the call moves or reduces; elements where the type is not known. */
+/* A send, a receive, or a one-sided operation, in which the signal is the message: WaitSignal receives. */
+bool nt_call_is_message(const struct nt_model_call *call);
+bool nt_call_sends(const struct nt_model_call *call);
+/* Which of the signals between two ranks, from 1; 0: it is none. */
+uint32_t nt_call_signal(const struct nt_model_call *call);
+/* Bytes that the call moves or reduces; elements where the type is not known, 0 of a signal. */
 uint64_t nt_call_bytes(const struct nt_model_call *call);
 /* Counts for its communicator: not refused, and its group was ended. */
 bool nt_call_counts(const struct nt_model_call *call);

@@ -358,6 +358,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
     if (!status)
       status = nt_stuck_split(f, i);
   }
+  if (!status)
+    status = nt_stuck_windows(f);
   for (uint32_t i = 0; i < creations->count && !status; i++)
     status = nt_stuck_init(f, creations, i);
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++)

@@ -216,17 +216,20 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
 
 /* The end with these numbers, NULL if there is none: they are sorted so. */
 static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct nt_p2p_end *key) {
-  const uint32_t wanted[] = {key->joint, (uint32_t)key->source, (uint32_t)key->destination,
-                             key->seq, !key->is_send};
+  enum { KEYS = 6 };
+  const uint32_t wanted[KEYS] = {
+      key->joint, (uint32_t)key->source, (uint32_t)key->destination, key->signal,
+      key->seq,   !key->is_send};
   uint32_t low = 0, high = p2p->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2, i = 0;
     const struct nt_p2p_end *end = &p2p->ends[middle];
-    const uint32_t got[] = {end->joint, (uint32_t)end->source, (uint32_t)end->destination, end->seq,
-                            !end->is_send};
-    while (i < 5 && got[i] == wanted[i])
+    const uint32_t got[KEYS] = {
+        end->joint, (uint32_t)end->source, (uint32_t)end->destination, end->signal,
+        end->seq,   !end->is_send};
+    while (i < KEYS && got[i] == wanted[i])
       i++;
-    if (i == 5)
+    if (i == KEYS)
       return end;
     if (got[i] < wanted[i])
       low = middle + 1;

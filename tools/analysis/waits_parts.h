@@ -48,6 +48,9 @@ int nt_stuck_split(struct nt_finder *f, uint32_t joint);
 int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item);
 int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 
+/* Windows and device communicators, of all joints. */
+int nt_stuck_windows(struct nt_finder *f);
+
 /* Launches of captured graphs. */
 int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 

@@ -73,6 +73,23 @@ struct ncclCollConfig {
   unsigned int version;
 };
 
+/* What the simulator fills in of a device communicator: whose it is. */
+struct ncclDevComm {
+  int rank, nRanks;
+  void *reserved[64];
+};
+
+struct ncclDevCommRequirements {
+  size_t size;
+};
+
+struct ncclWaitSignalDesc {
+  int opCnt, peer, sigIdx, ctx;
+};
+
+#define NCCL_WIN_DEFAULT 0
+#define NCCL_WIN_COLL_SYMMETRIC 1
+
 struct ncclSimInfo {
   size_t size;
   unsigned int magic;
@@ -88,7 +105,6 @@ extern "C" {
 #define NT_FN(id, name, shape, params, args, fields)                                               \
   ncclResult_t nccl##name params;                                                                  \
   ncclResult_t pnccl##name params;
-#define NT_FN_EXT NT_FN
 #include "../../../libnccltrace/nccl/nccl_api.def"
 
 /* Queries; SIM_QUERY(name, params). */
