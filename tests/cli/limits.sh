@@ -48,7 +48,7 @@ start() {
   job=$!
   exec 4>"$work/in" 3<"$work/lines"
 }
-hear() { IFS= read -r -t 60 line <&3; }
+hear() { IFS= read -r -t 60 _ <&3; }
 answer() { echo go >&4; }
 end() {
   exec 4>&- 3<&-
