@@ -57,14 +57,14 @@ static NT_EARLY const struct link_map *own_map(void) {
   return map;
 }
 
-/* Objects up to libc are there from the start to the end, so the list may be read at any time. */
-static NT_EARLY void find_next(void) {
-  const struct link_map *map = own_map();
+/* Among the objects from `map` on: those up to libc are there from the start to the end, so the list may be read at any
+ * time. */
+static NT_EARLY nt_dlsym_fn find_behind(const struct link_map *map) {
   nt_dlsym_fn first = NULL;
-  for (map = map ? map->l_next : NULL; map; map = map->l_next) {
+  for (; map; map = map->l_next) {
     struct nt_elf_tables tables;
     nt_dlsym_fn found = NULL;
-    if (!nt_elf_tables(map->l_addr, map->l_ld, &tables))
+    if (map == own_map() || !nt_elf_tables(map->l_addr, map->l_ld, &tables))
       continue;
     if (!next_close)
       *(void **)&next_close = nt_elf_symbol(&tables, "dlclose");
@@ -78,6 +78,18 @@ static NT_EARLY void find_next(void) {
   }
   if (!bare)
     bare = first;
+  return first;
+}
+
+/* All others stand behind us, unless we were opened instead of preloaded. */
+static NT_EARLY void find_next(void) {
+  const struct link_map *map = own_map();
+  nt_dlsym_fn first = map ? find_behind(map->l_next) : NULL;
+  if (!first) {
+    while (map && map->l_prev)
+      map = map->l_prev;
+    first = find_behind(map);
+  }
   /* Release: whoever sees it sees the other two. */
   __atomic_store_n(&nt_dlsym_next, first, __ATOMIC_RELEASE);
 }

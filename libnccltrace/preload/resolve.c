@@ -153,7 +153,8 @@ const struct nt_library *nt_resolve(unsigned fn, const void *caller) {
     struct site *site = __atomic_load_n(&site_table[i], __ATOMIC_ACQUIRE);
     if (!site)
       return resolve_slowly(fn, caller);
-    if (__atomic_load_n(&site->caller, __ATOMIC_ACQUIRE) == caller)
+    /* One place may call NCCL and the CUDA runtime, as libffi does. */
+    if (__atomic_load_n(&site->caller, __ATOMIC_ACQUIRE) == caller && site->library->fn[fn])
       return site->library;
   }
 }

@@ -69,6 +69,25 @@ traced closes python3 "$script" closes
   "$build/nccltrace" show --header "$traces/rank0.trace" | grep -q 'exited with code 7'
 check "subprocess, os.system, posix_spawn and os._exit change nothing" $? "status $status, $(files), $(calls rank0), $(both)"
 
+for python in python3 "$HOME"/.pyenv/versions/3.{9,12,13,14}.*/bin/python3; do
+  version=$("$python" -c 'import sys; print("%d%02d" % sys.version_info[:2])' 2>/dev/null) || continue
+  "$python" -c 'import ctypes' 2>/dev/null && [ "$version" -ge 309 ] && [ "$version" != 312 ] || continue
+  traced "subinterpreters-$version" "$python" "$script" subinterpreters
+  wanted=152
+  [ "$version" -lt 313 ] || wanted=302
+  [ "$status" = 0 ] && [ "$(calls rank0 | wc -w)" = $wanted ] &&
+    "$build/nccltrace" show --header "$traces/rank0.trace" | grep -q '^python.stacks = on'
+  check "calls from subinterpreters of Python $version are recorded, with stacks" $? \
+    "status $status, $(calls rank0 | wc -w) calls, $(both)"
+done
+
+for mode in local global; do
+  traces=$work/opened-$mode
+  NCCLTRACE_DIR=$traces timeout 30 python3 "$script" opened "$build/libnccltrace.so" $mode >"$work/out" 2>"$work/err"
+  [ $? = 0 ] && grep -qx "done" "$work/out" && [ ! -s "$work/err" ]
+  check "opened ($mode) instead of preloaded, and closed again, the library does no harm" $? "$(both)"
+done
+
 # One task of Slurm's a node, which starts the ranks: all have the task's number.
 traced one-task SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 python3 "$script" spawn spawn 3
 report

@@ -138,9 +138,10 @@ check "each copy of NCCL is named with its build, called or not" $? "$status: $(
 header | grep -qx 'cuda.runtime = [0-9]*\.[0-9]*' && header | grep -qx 'started = 20..-..-.. ..:..:.. UTC'
 check "the evidence has the CUDA runtime's version and the start" $? "$(header | sed -n '/^program/,/^NCCL/p')"
 
-LD_PRELOAD="$build/libnccltrace.so" timeout 30 "$build/preload/reloader" "$build/preload/plugin.so" >"$work/out" 2>&1
-[ "$(cat "$work/out")" = "done" ]
-check "a plug-in that brings NCCL along may be unloaded and come back" $? "$(cat "$work/out")"
+traces=$work/reloaded
+LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$traces" timeout 30 "$build/preload/reloader" "$build/preload/plugin.so" >"$work/out" 2>&1
+[ "$(cat "$work/out")" = "done" ] && [ "$(calls AllReduce | wc -l)" = 40 ]
+check "a plug-in that brings NCCL and the CUDA runtime along may be unloaded and come back" $? "$(cat "$work/out"), $(calls AllReduce | wc -l) calls"
 
 mkfifo "$work/pipe"
 LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$work/pipe-trace" \

@@ -22,8 +22,8 @@ $(BUILD)/preload/reloader: tests/preload/reloader.c $(BUILD)/.flags
 $(BUILD)/preload/plugin.so: tests/preload/plugin.c $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -l:libnccl.so.2 \
-	  -Wl,-rpath-link,$(BUILD)/sim
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim \
+	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim
 
 $(BUILD)/preload/libjumping.so: tests/preload/jumping_nccl.c $(BUILD)/.flags
 	@mkdir -p $(@D)

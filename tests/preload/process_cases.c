@@ -406,6 +406,24 @@ static int no_descriptors(void) {
   return 0;
 }
 
+/* The library begins while files may have next to no size: with a call that NCCL refuses, since the simulator has files of
+ * its own. */
+static int small_files(void) {
+  struct rlimit before, small;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check(getrlimit(RLIMIT_FSIZE, &before), "getrlimit");
+  small = before;
+  small.rlim_cur = (rlim_t)atoi(argument) * 1024;
+  check(setrlimit(RLIMIT_FSIZE, &small), "setrlimit");
+  check(ncclCommInitRank(&comm, 1, id, 7) == ncclSuccess, "a rank beyond the size was accepted");
+  check(setrlimit(RLIMIT_FSIZE, &before), "setrlimit");
+  for (int i = 0; i < 100; i++)
+    call_and_wait(one_rank(), 1);
+  return 0;
+}
+
 /* System calls with these numbers fail with `error` from here on; of clone, only for threads; of madvise, only the
  * advice that a fork wipe the page. */
 static void forbid(int error, long first, long second) {
@@ -525,10 +543,13 @@ static int watched(void) {
   return 0;
 }
 
-/* Two threads in turns, for longer than the helper takes to look who is still there. */
-static void *calls_for_a_while(void *comm) {
-  const struct timespec pause = {0, 1000000};
-  for (int i = 0; i < 1300; i++) {
+/* A thread that calls seldom, for longer than the helper takes to look who is still there, beside one that calls often and
+ * takes every chunk that is free. */
+static _Atomic int stop_calling;
+
+static void *calls_often(void *comm) {
+  const struct timespec pause = {0, 50000};
+  while (!stop_calling) {
     check(allreduce(comm, 1), "allreduce");
     nanosleep(&pause, NULL);
   }
@@ -536,10 +557,16 @@ static void *calls_for_a_while(void *comm) {
 }
 
 static int goes_on(void) {
+  enum { CALLS = 130 };
+  const struct timespec pause = {0, 10000000};
   pthread_t thread;
   ncclComm_t comm = one_rank();
-  check(pthread_create(&thread, NULL, calls_for_a_while, one_rank()), "create");
-  calls_for_a_while(comm);
+  check(pthread_create(&thread, NULL, calls_often, one_rank()), "create");
+  for (int i = 0; i < CALLS; i++) {
+    check(allreduce(comm, 2), "allreduce");
+    nanosleep(&pause, NULL);
+  }
+  stop_calling = 1;
   check(pthread_join(thread, NULL), "join");
   check(cudaStreamSynchronize(NULL), "sync");
   return 0;
@@ -614,6 +641,7 @@ static const struct {
     {"throws", throws},
     {"crashes", crashes},
     {"no-descriptors", no_descriptors},
+    {"small-files", small_files},
     {"no-threads", no_threads},
     {"no-wiping", no_wiping},
     {"shared-descriptors", shared_descriptors},

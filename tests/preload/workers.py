@@ -6,6 +6,8 @@
     workers.py rank ID_FILE        one rank; RANK and WORLD_SIZE from the environment
     workers.py torchrun SIZE RESTARTS ID_FILE   starts ranks, and all again when one fails
     workers.py own                 a rank whose forked child makes a communicator of its own
+    workers.py subinterpreters     calls from interpreters beside the first, in several threads
+    workers.py opened PATH MODE    the library is opened (local, global) instead of preloaded, and closed again
     workers.py closes              os.fork, os.posix_spawn, subprocess, os.system, os._exit
 """
 
@@ -15,7 +17,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+
+import _ctypes
 
 
 class UniqueId(ctypes.Structure):
@@ -169,6 +174,58 @@ def closes():
     os._exit(7)
 
 
+SUBINTERPRETER = """
+import sys
+sys.path.insert(0, {directory!r})
+import workers
+
+def inner():
+    rank = workers.Rank(0, 1)
+    for _ in range(50):
+        rank.allreduce({count})
+
+inner()
+"""
+
+
+def interpret(count):
+    code = SUBINTERPRETER.format(directory=os.path.dirname(os.path.abspath(__file__)), count=count)
+    if sys.version_info >= (3, 13):
+        import _interpreters as interpreters  # pylint: disable=import-outside-toplevel
+        create = [lambda: interpreters.create("legacy"), lambda: interpreters.create("isolated")]
+        run = interpreters.exec
+    else:
+        import _xxsubinterpreters as interpreters  # pylint: disable=import-outside-toplevel
+        create, run = [lambda: interpreters.create(isolated=False)], interpreters.run_string
+    for make in create:
+        interpreter = make()
+        failure = run(interpreter, code)
+        if failure:
+            raise RuntimeError(failure)
+        interpreters.destroy(interpreter)
+
+
+def subinterpreters():
+    first = Rank(0, 1)
+    first.allreduce(1)
+    interpret(2)
+    threads = [threading.Thread(target=interpret, args=(3 + index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first.allreduce(1)
+
+
+def opened(path, mode):
+    library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL if mode == "global" else ctypes.RTLD_LOCAL)
+    for _ in range(2):
+        rank = Rank(0, 1)
+        rank.allreduce(1)
+        _ctypes.dlclose(library._handle)  # pylint: disable=protected-access
+    print("done")
+
+
 def main():
     what, arguments = sys.argv[1], sys.argv[2:]
     if what == "loader":
@@ -179,7 +236,9 @@ def main():
         return run_rank(*arguments)
     if what == "torchrun":
         return torchrun(int(arguments[0]), int(arguments[1]), arguments[2])
-    return {"own": own, "closes": closes}[what]()
+    if what == "opened":
+        return opened(*arguments)
+    return {"own": own, "closes": closes, "subinterpreters": subinterpreters}[what]()
 
 
 if __name__ == "__main__":
