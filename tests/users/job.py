@@ -46,7 +46,7 @@ def step(user, cuda: Cuda, number: int, args) -> None:
     count = 1000 + number
     given, taken = Array(cuda, count, args.rank + 1.0), Array(cuda, count)
     user.all_reduce(given, taken)  # CALL all-reduce
-    cuda.synchronize()
+    cuda.synchronize()  # WAIT all-reduce
     expect("all-reduce", taken.read(), args.size * (args.size + 1) / 2)
     after, before = (args.rank + 1) % args.size, (args.rank - 1) % args.size
     user.exchange(given, after, taken, before)  # CALL exchange

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,7 @@ class User:
     in_one_process: bool = False
     gpus: int = 1           # ranks in each process
     program: str = "job.py"
+    copies: int = 1         # of NCCL, each with a communicator of its own
     loose: bool = False     # makes calls of its own as well, and not from Python
     by_dlsym: bool = False  # asks the loader for NCCL's functions by name
     faults: tuple = (False, True)
@@ -79,6 +81,7 @@ USERS = [
     User("sglang", "sglang", by_dlsym=True),
     User("cupy", "cupy"),
     User("cupyx", "cupy"),
+    User("mixed", "cupy", by_dlsym=True, copies=2),
 ]
 # Those that take a real GPU, and are not fetched.
 ON_GPU = [User("jax", program="jax_job.py", by_dlsym=True, loose=True)]
@@ -140,7 +143,7 @@ class Run:
                        f"--culprit={CULPRIT}"]
         with open(self.place / f"rank{number}.log", "wb") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
-                                    stdin=subprocess.DEVNULL, start_new_session=True)
+                                    stdin=subprocess.DEVNULL, cwd=self.place, start_new_session=True)
 
     def last_words(self, number: int) -> str:
         lines = (self.place / f"rank{number}.log").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -204,14 +207,16 @@ class Run:
                     if made.count(name) < CALLS[name]]
         wrong = []
         comms = trace["header"]["communicators"]
-        if len(comms) != self.user.gpus:
-            wrong.append(f"{len(comms)} communicators of {self.user.gpus}")
-        for comm in comms:
-            calls = [call["function"] for call in trace["calls"] if call["comm_number"] == comm["number"]]
+        if len(comms) != self.user.gpus * self.user.copies:
+            wrong.append(f"{len(comms)} communicators, not {self.user.gpus * self.user.copies}")
+        paths = {value for name, value in trace["header"]["evidence"].items() if re.fullmatch(r"nccl\.\d+\.path", name)}
+        if len(paths) != self.user.copies:
+            wrong.append(f"NCCL is {sorted(paths)}")
+        for numbers in [[comm["number"]] for comm in comms] if self.user.copies == 1 else [[1, 2]]:
+            calls = [call["function"] for call in trace["calls"] if call["comm_number"] in numbers]
             wrong += [f"{calls.count(name)} of {wanted} {name}" for name, wanted in CALLS.items()
                       if calls.count(name) != wanted]
-            if comm["state"] != "destroyed":
-                wrong.append(f"the communicator is {comm['state']}")
+        wrong += [f"the communicator is {comm['state']}" for comm in comms if comm["state"] != "destroyed"]
         if [call["function"] for call in trace["calls"]].count("GroupEnd") < 10:
             wrong.append("groups are missing")
         wrong += [f"{call['function']} gave {call['result']}" for call in trace["calls"] if call["result"] != "ok"]
@@ -243,9 +248,10 @@ class Run:
         wanted = ("missing", str(CULPRIT), "AllReduce", 7)
         if found != wanted and (not self.user.loose or found[:3] != wanted[:3]):
             return [f"found {found}"]
-        place = line_of("CALL all-reduce")
-        named = self.user.native or self.user.loose or place in json.dumps(first)
-        return [] if named else [f"{place} is not named"]
+        # Where the wait on the host is seen, that is where the culprit is.
+        places = [line_of("CALL all-reduce"), line_of("WAIT all-reduce")]
+        named = self.user.native or self.user.loose or any(place in json.dumps(first) for place in places)
+        return [] if named else [f"neither of {' and '.join(places)} is named"]
 
 
 def check(user: User, fault: bool, setting: Setting, site: pathlib.Path | None) -> list:
