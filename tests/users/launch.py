@@ -59,7 +59,6 @@ class User:
     program: str = "job.py"
     copies: int = 1         # of NCCL, each with a communicator of its own
     loose: bool = False     # makes calls of its own as well, and not from Python
-    by_dlsym: bool = False  # asks the loader for NCCL's functions by name
     faults: tuple = (False, True)
 
     def on(self, gpus: int) -> User:
@@ -75,16 +74,16 @@ USERS = [
     User("native", native=True),
     # Which of the ranks of one process left out a call is not told yet.
     User("native-one-process", native=True, in_one_process=True, gpus=RANKS, faults=(False,)),
-    User("ctypes", by_dlsym=True),
+    User("ctypes"),
     User("nccl4py", "nccl4py"),
-    User("vllm", "vllm", by_dlsym=True),
-    User("sglang", "sglang", by_dlsym=True),
+    User("vllm", "vllm"),
+    User("sglang", "sglang"),
     User("cupy", "cupy"),
     User("cupyx", "cupy"),
-    User("mixed", "cupy", by_dlsym=True, copies=2),
+    User("mixed", "cupy", copies=2),
 ]
 # Those that take a real GPU, and are not fetched.
-ON_GPU = [User("jax", program="jax_job.py", by_dlsym=True, loose=True)]
+ON_GPU = [User("jax", program="jax_job.py", loose=True)]
 
 
 def line_of(marker: str) -> str:
@@ -104,12 +103,6 @@ def build_native(out: pathlib.Path, setting: Setting) -> pathlib.Path:
     if done.returncode:
         raise Skip("perf.c does not compile: " + done.stderr.strip().replace("\n", "; "))
     return program
-
-
-def sees_dlsym(target: Target) -> bool:
-    """Whether this build of the library answers look-ups by name."""
-    done = subprocess.run(["nm", "-D", "--defined-only", target.tracer], capture_output=True, text=True, check=False)
-    return " dlsym\n" in done.stdout
 
 
 class Run:
@@ -256,8 +249,6 @@ class Run:
 
 def check(user: User, fault: bool, setting: Setting, site: pathlib.Path | None) -> list:
     """What is wrong; raises Skip."""
-    if user.by_dlsym and not sees_dlsym(setting.target):
-        raise Skip("this build does not see users of dlsym")
     run = Run(user.on(setting.gpus), fault, setting, site)
     try:
         return run.hung() if fault else run.healthy()
