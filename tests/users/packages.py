@@ -44,7 +44,8 @@ PACKAGES = {package.name: package for package in (
     # The build of vLLM for another accelerator is the smallest that holds its binding of NCCL, which is plain Python.
     Package("vllm", ("vllm-tpu==0.32.0",), 12, "vllm", ("vllm/distributed/device_communicators/pynccl_wrapper.py",),
             ("--python-version", "3.12", "--platform", "manylinux_2_24_x86_64")),
-    Package("sglang", ("sglang==0.5.9",), 5, "sglang", ("sglang/srt/distributed/device_communicators/pynccl_wrapper.py",)),
+    Package("sglang", ("sglang==0.5.9",), 5, "sglang",
+            ("sglang/srt/distributed/device_communicators/pynccl_wrapper.py",)),
     Package("cupy", ("cupy-cuda12x==14.2.0", "cuda-pathfinder==1.9.1", NUMPY), 155, "cupy"),
 )}
 
