@@ -73,7 +73,7 @@ LAUNCHERS = {"mpirun": open_mpi, "mpiexec": mpich, "srun": slurm, "deepspeed": d
 RANK_VARIABLES = {
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     "mpiexec": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     "vllm": (), "python": (), "ray": (),
 }
 
