@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The commands of examples/ have all ranks traced. Each is run as it is written, with the paths of this build; in place of the
-# launchers stands launchers.py, which passes on the environment as they do.
+# launchers stands launcher_stand_in.py, which passes on the environment as they do.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath "${BUILD:-build}")
@@ -17,17 +17,17 @@ passed=0 failed=0
 python=$(command -v python3)
 mkdir "$work/bin" "$work/home"
 for launcher in torchrun accelerate deepspeed vllm mpirun mpiexec srun docker python; do
-  printf '#!%s\n' "$python" | cat - tests/cli/launchers.py >"$work/bin/$launcher"
+  printf '#!%s\n' "$python" | cat - tests/cli/launcher_stand_in.py >"$work/bin/$launcher"
   chmod +x "$work/bin/$launcher"
 done
 ln -s "$build/tracediff" "$work/bin/tracediff"
 # `import ray` finds this: a driver whose workers run in the environment that the job was given.
 cat >"$work/ray.py" <<'END'
-import launchers
+import launcher_stand_in
 
 
 def init(runtime_env):
-    assert not launchers.start("ray", {**launchers.bare(), **runtime_env["env_vars"]})
+    assert not launcher_stand_in.start("ray", {**launcher_stand_in.bare(), **runtime_env["env_vars"]})
 END
 "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -O2 -Itests/sim/include -o "$work/perf" tests/users/perf.c \
   "$build/sim/libnccl.so.2" "$build/sim/libcudart.so.13" -Wl,--allow-shlib-undefined || exit 2

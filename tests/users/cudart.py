@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 
 TO_DEVICE, TO_HOST = 1, 2
+THREAD_LOCAL = 1        # a mode of capture
 
 
 class Unusable(Exception):
@@ -33,6 +34,19 @@ class Cuda:
 
     def synchronize(self) -> None:
         self.call("cudaStreamSynchronize", ctypes.c_void_p(self.stream))
+
+    def capture(self, function) -> "ctypes.c_void_p":
+        """What `function` puts into the stream, as a graph that can be launched."""
+        graph, launchable = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cudaStreamBeginCapture", ctypes.c_void_p(self.stream), ctypes.c_int(THREAD_LOCAL))
+        function()
+        self.call("cudaStreamEndCapture", ctypes.c_void_p(self.stream), ctypes.byref(graph))
+        self.call("cudaGraphInstantiateWithFlags", ctypes.byref(launchable), graph, ctypes.c_ulonglong(0))
+        self.call("cudaGraphDestroy", graph)
+        return launchable
+
+    def launch(self, launchable) -> None:
+        self.call("cudaGraphLaunch", launchable, ctypes.c_void_p(self.stream))
 
 
 class Array:

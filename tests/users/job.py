@@ -4,7 +4,8 @@
 
 Each user_NAME.py holds one such library behind the same few methods. Ten steps of an all-reduce and a ring of
 messages, then a broadcast and an all-gather, all results looked at. --fault skip: the culprit leaves out one step, so
-that all hang. The comments `# CALL name` mark lines that launch.py looks for in reports.
+that all hang. With --graph the steps launch an all-reduce that was captured once, as inference servers do, and the
+culprit stops before a launch. The comments `# CALL name` mark lines that launch.py looks for in reports.
 
 Exit status: 0 the results are right, 77 this user cannot be run here, the last line on stderr says why.
 """
@@ -46,7 +47,7 @@ def step(user, cuda: Cuda, number: int, args) -> None:
     count = 1000 + number
     given, taken = Array(cuda, count, args.rank + 1.0), Array(cuda, count)
     user.all_reduce(given, taken)  # CALL all-reduce
-    cuda.synchronize()
+    cuda.synchronize()  # WAIT all-reduce
     expect("all-reduce", taken.read(), args.size * (args.size + 1) / 2)
     after, before = (args.rank + 1) % args.size, (args.rank - 1) % args.size
     user.exchange(given, after, taken, before)  # CALL exchange
@@ -54,8 +55,30 @@ def step(user, cuda: Cuda, number: int, args) -> None:
     expect("exchange", taken.read(), before + 1.0)
 
 
+def wait_for_a_request() -> None:
+    time.sleep(3600)
+
+
+def serve(user, cuda: Cuda, args) -> None:
+    given, taken = Array(cuda, 1000, args.rank + 1.0), Array(cuda, 1000)
+    user.all_reduce(given, taken)
+    cuda.synchronize()
+    graph = cuda.capture(lambda: user.all_reduce(given, taken))
+    for number in range(STEPS):
+        if args.fault == "skip" and args.rank == args.culprit and number == FAULT_STEP:
+            wait_for_a_request()
+        cuda.launch(graph)  # CALL launch
+        cuda.synchronize()  # WAIT launch
+        expect("all-reduce", taken.read(), args.size * (args.size + 1) / 2)
+    cuda.call("cudaGraphExecDestroy", graph)
+    user.close()
+
+
 def run(user, cuda: Cuda, args) -> None:
     user.connect(args.size, args.rank, meet(args.meet, args.rank, user.unique_id))
+    if args.graph:
+        serve(user, cuda, args)
+        return
     for number in range(STEPS):
         if args.fault == "skip" and args.rank == args.culprit and number == FAULT_STEP:
             continue
@@ -77,6 +100,7 @@ def main() -> int:
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--meet", type=pathlib.Path, required=True, help="an empty directory that all ranks share")
     parser.add_argument("--fault", choices=["none", "skip"], default="none")
+    parser.add_argument("--graph", action="store_true")
     parser.add_argument("--culprit", type=int, default=2)
     args = parser.parse_args()
     try:

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ CULPRIT = 2
 UNUSABLE = 77
 # What each rank of a healthy run has called in each communicator.
 CALLS = {"AllReduce": 10, "Send": 10, "Recv": 10, "Broadcast": 1, "AllGather": 1}
+IN_GRAPH = {"AllReduce": 2}
 
 
 class Skip(Exception):
@@ -56,8 +58,9 @@ class User:
     in_one_process: bool = False
     gpus: int = 1           # ranks in each process
     program: str = "job.py"
+    graph: bool = False     # launches what it has captured
+    copies: int = 1         # of NCCL, each with a communicator of its own
     loose: bool = False     # makes calls of its own as well, and not from Python
-    by_dlsym: bool = False  # asks the loader for NCCL's functions by name
     faults: tuple = (False, True)
 
     def on(self, gpus: int) -> User:
@@ -73,15 +76,17 @@ USERS = [
     User("native", native=True),
     # Which of the ranks of one process left out a call is not told yet.
     User("native-one-process", native=True, in_one_process=True, gpus=RANKS, faults=(False,)),
-    User("ctypes", by_dlsym=True),
+    User("ctypes"),
     User("nccl4py", "nccl4py"),
-    User("vllm", "vllm", by_dlsym=True),
-    User("sglang", "sglang", by_dlsym=True),
+    User("vllm", "vllm"),
+    User("vllm-graph", "vllm", graph=True),
+    User("sglang", "sglang"),
     User("cupy", "cupy"),
     User("cupyx", "cupy"),
+    User("mixed", "cupy", copies=2),
 ]
 # Those that take a real GPU, and are not fetched.
-ON_GPU = [User("jax", program="jax_job.py", by_dlsym=True, loose=True)]
+ON_GPU = [User("jax", program="jax_job.py", loose=True)]
 
 
 def line_of(marker: str) -> str:
@@ -101,12 +106,6 @@ def build_native(out: pathlib.Path, setting: Setting) -> pathlib.Path:
     if done.returncode:
         raise Skip("perf.c does not compile: " + done.stderr.strip().replace("\n", "; "))
     return program
-
-
-def sees_dlsym(target: Target) -> bool:
-    """Whether this build of the library answers look-ups by name."""
-    done = subprocess.run(["nm", "-D", "--defined-only", target.tracer], capture_output=True, text=True, check=False)
-    return " dlsym\n" in done.stdout
 
 
 class Run:
@@ -135,12 +134,13 @@ class Run:
             command = [str(program), str(number), str(self.user.processes), str(self.user.gpus), device, str(self.meet)]
             command += [str(CULPRIT)] if self.fault else []
         else:
-            command = [sys.executable, str(HERE / self.user.program), self.user.name, f"--rank={number}", f"--size={RANKS}",
+            module, _, _ = self.user.name.partition("-")
+            command = [sys.executable, str(HERE / self.user.program), module, f"--rank={number}", f"--size={RANKS}",
                        f"--device={device}", f"--meet={self.meet}", "--fault=" + ("skip" if self.fault else "none"),
-                       f"--culprit={CULPRIT}"]
+                       f"--culprit={CULPRIT}", *(["--graph"] if self.user.graph else [])]
         with open(self.place / f"rank{number}.log", "wb") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
-                                    stdin=subprocess.DEVNULL, start_new_session=True)
+                                    stdin=subprocess.DEVNULL, cwd=self.place, start_new_session=True)
 
     def last_words(self, number: int) -> str:
         lines = (self.place / f"rank{number}.log").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -156,9 +156,8 @@ class Run:
         self.setting.target.clean(str(self.place))
 
     def tool(self, name: str, *arguments: str) -> str:
-        done = subprocess.run([self.setting.target.tool(name), *arguments], capture_output=True, text=True, errors="replace",
-                              timeout=60, check=False)
-        return done.stdout
+        command = [self.setting.target.tool(name), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False).stdout
 
     def verdict(self) -> dict:
         try:
@@ -204,16 +203,21 @@ class Run:
                     if made.count(name) < CALLS[name]]
         wrong = []
         comms = trace["header"]["communicators"]
-        if len(comms) != self.user.gpus:
-            wrong.append(f"{len(comms)} communicators of {self.user.gpus}")
-        for comm in comms:
-            calls = [call["function"] for call in trace["calls"] if call["comm_number"] == comm["number"]]
-            wrong += [f"{calls.count(name)} of {wanted} {name}" for name, wanted in CALLS.items()
+        if len(comms) != self.user.gpus * self.user.copies:
+            wrong.append(f"{len(comms)} communicators, not {self.user.gpus * self.user.copies}")
+        paths = {value for name, value in trace["header"]["evidence"].items() if re.fullmatch(r"nccl\.\d+\.path", name)}
+        if len(paths) != self.user.copies:
+            wrong.append(f"NCCL is {sorted(paths)}")
+        for numbers in [[comm["number"]] for comm in comms] if self.user.copies == 1 else [[1, 2]]:
+            calls = [call["function"] for call in trace["calls"] if call["comm_number"] in numbers]
+            expected = IN_GRAPH if self.user.graph else CALLS
+            wrong += [f"{calls.count(name)} of {wanted} {name}" for name, wanted in expected.items()
                       if calls.count(name) != wanted]
-            if comm["state"] != "destroyed":
-                wrong.append(f"the communicator is {comm['state']}")
-        if [call["function"] for call in trace["calls"]].count("GroupEnd") < 10:
-            wrong.append("groups are missing")
+        wrong += [f"the communicator is {comm['state']}" for comm in comms if comm["state"] != "destroyed"]
+        step, most = ("cudaGraphLaunch" if self.user.graph else "GroupEnd"), 10
+        made = [call["function"] for call in trace["calls"]].count(step)
+        if made < most:
+            wrong.append(f"{made} of {most} {step}")
         wrong += [f"{call['function']} gave {call['result']}" for call in trace["calls"] if call["result"] != "ok"]
         return wrong
 
@@ -222,7 +226,8 @@ class Run:
         if self.user.native or self.user.loose:
             return []
         text = self.tool("nccltrace", "show", "--stacks", trace)
-        lines = [line_of("CALL " + name) for name in ("all-reduce", "exchange", "broadcast", "all-gather")]
+        names = ("launch",) if self.user.graph else ("all-reduce", "exchange", "broadcast", "all-gather")
+        lines = [line_of("CALL " + name) for name in names]
         return [f"no stack leads to {line}" for line in lines if f"{line} " not in text]
 
     def hung(self) -> list:
@@ -233,6 +238,9 @@ class Run:
                 self.statuses()
                 return [f"a process ended before its time: {self.last_words(0)}"]
             time.sleep(0.2)
+            if self.user.graph:
+                # The culprit is outside NCCL, and where, only a dump tells.
+                self.tool("nccltrace", "dump", "--dir", str(self.traces))
             seen = self.verdict()
             wrong = self.misjudged(seen)
         return wrong
@@ -240,18 +248,19 @@ class Run:
     def misjudged(self, seen: dict) -> list:
         first = (seen.get("findings") or [{}])[0]
         found = (seen["verdict"], first.get("blame"), first.get("op"), first.get("seq"))
-        wanted = ("missing", str(CULPRIT), "AllReduce", 7)
+        wanted = ("missing", str(CULPRIT), "cudaGraphLaunch" if self.user.graph else "AllReduce", 7)
         if found != wanted and (not self.user.loose or found[:3] != wanted[:3]):
             return [f"found {found}"]
-        place = line_of("CALL all-reduce")
-        named = self.user.native or self.user.loose or place in json.dumps(first)
-        return [] if named else [f"{place} is not named"]
+        # Where the wait on the host is seen, that is where the culprit is.
+        places = [line_of("CALL all-reduce"), line_of("WAIT all-reduce")]
+        if self.user.graph:
+            places = ["wait_for_a_request"]
+        named = self.user.native or self.user.loose or any(place in json.dumps(first) for place in places)
+        return [] if named else [f"{' or '.join(places)} is not named"]
 
 
 def check(user: User, fault: bool, setting: Setting, site: pathlib.Path | None) -> list:
     """What is wrong; raises Skip."""
-    if user.by_dlsym and not sees_dlsym(setting.target):
-        raise Skip("this build does not see users of dlsym")
     run = Run(user.on(setting.gpus), fault, setting, site)
     try:
         return run.hung() if fault else run.healthy()

@@ -44,7 +44,8 @@ PACKAGES = {package.name: package for package in (
     # The build of vLLM for another accelerator is the smallest that holds its binding of NCCL, which is plain Python.
     Package("vllm", ("vllm-tpu==0.32.0",), 12, "vllm", ("vllm/distributed/device_communicators/pynccl_wrapper.py",),
             ("--python-version", "3.12", "--platform", "manylinux_2_24_x86_64")),
-    Package("sglang", ("sglang==0.5.9",), 5, "sglang", ("sglang/srt/distributed/device_communicators/pynccl_wrapper.py",)),
+    Package("sglang", ("sglang==0.5.9",), 5, "sglang",
+            ("sglang/srt/distributed/device_communicators/pynccl_wrapper.py",)),
     Package("cupy", ("cupy-cuda12x==14.2.0", "cuda-pathfinder==1.9.1", NUMPY), 155, "cupy"),
 )}
 
@@ -72,7 +73,7 @@ def download(package: Package, wheels: pathlib.Path, carried: pathlib.Path | Non
         raise Missing(f"pip needs more than {LIMIT_S} s for it") from error
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["no word from pip"]
-        raise Missing(said[-1].strip())
+        raise Missing(f"not in {carried or 'reach'}: " + said[-1].strip().removeprefix("ERROR: "))
 
 
 def unpack(package: Package, wheels: pathlib.Path, site: pathlib.Path) -> None:
@@ -109,7 +110,7 @@ def main() -> int:
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("package", nargs="*", choices=[[], *PACKAGES])
     parser.add_argument("--python", help="the version of the Python that will use them")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     version = ("--python-version", args.python) if args.python else ()
     for package in [PACKAGES[name] for name in args.package or PACKAGES]:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL through CuPy's own distributed layer, cupyx.distributed, whose ranks meet at a server in a process of its own."""
+"""NCCL through CuPy's distributed layer, cupyx.distributed, whose ranks meet at a server in a process of its own."""
 import socket
 import types
 

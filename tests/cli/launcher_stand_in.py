@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for the launcher by whose name it is called: parses as much of its command line as says what the environment
-of the ranks is, and starts three ranks in it. tests/cli/launch_examples.sh uses it to try the commands of examples/README.md.
+"""Stands in for the launcher by whose name it is called: parses as much of its command line as says what the
+environment of the ranks is, and starts three ranks in it. tests/cli/launch_examples.sh uses it to try the commands of
+examples/README.md.
 
 Ranks on other nodes have what the launcher passes on and nothing else, as if nothing were inherited. TRY_PROGRAM is
 what is started, TRY_MEET an empty directory, TRY_BARE what any node would have.
@@ -72,7 +73,7 @@ LAUNCHERS = {"mpirun": open_mpi, "mpiexec": mpich, "srun": slurm, "deepspeed": d
 RANK_VARIABLES = {
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     "mpiexec": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     "vllm": (), "python": (), "ray": (),
 }
 
