@@ -9,11 +9,15 @@
 
 VERSION = 0.1.0
 
+HOST_ARCH := $(shell uname -m)
+ARCH  = $(HOST_ARCH)
+GLIBC =
 SAN   =
 DEBUG =
 V     =
+FOREIGN = $(filter-out $(HOST_ARCH),$(ARCH))
 # Builds with other flags live in directories of their own, so that they never mix.
-BUILD = build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
+BUILD = build$(FOREIGN:%=-%)$(GLIBC:%=-glibc%)$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
 
 PREFIX  = /usr/local
 DESTDIR =
@@ -26,9 +30,6 @@ FUZZ_SECONDS = 30
 # Goals that build before they run use all processors, unless make was already told how many.
 PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
-ifeq ($(origin CC),default)
-CC = gcc
-endif
 CFLAGS ?= $(if $(DEBUG),-O0 -g3,-O2 -g)
 WERROR ?= $(filter true 1,$(CI))
 
@@ -41,15 +42,17 @@ export BUILD SAN CC
 Q   := $(if $(V),,@)
 say  = @printf '  %-7s %s\n' $(1) $(2)
 
+include mk/target.mk
+
 # ---- flags -------------------------------------------------------------------------------------
 
 NT_WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wundef -Wvla \
           $(if $(WERROR),-Werror)
 NT_CPPFLAGS = -D_GNU_SOURCE -DNT_VERSION='"$(VERSION)"' $(if $(DEBUG)$(SAN),-DNT_DEBUG=1,-DNDEBUG) \
-              -Ilibnccltrace -Itools $(CPPFLAGS)
+              -Ilibnccltrace -Itools $(TARGET_CPPFLAGS) $(CPPFLAGS)
 NT_CFLAGS   = -std=gnu11 -pthread $(NT_WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) \
-              $(CFLAGS)
-NT_LDFLAGS  = -pthread $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+              $(TARGET_CFLAGS) $(CFLAGS)
+NT_LDFLAGS  = -pthread $(if $(SAN),-fsanitize=$(SAN)) $(TARGET_LDFLAGS) $(LDFLAGS)
 
 # libnt.a and the preload objects go into a shared object. Initial-exec: thread-local variables are
 # reached without a call into the loader, and ld-linux stays out of DT_NEEDED.
@@ -59,13 +62,13 @@ PIC_CFLAGS = -fPIC -fvisibility=hidden -ftls-model=initial-exec
 # -z now:  nothing is bound lazily inside a wrapper or a signal handler.
 # -z nodelete: its threads and its wrappers outlive any dlclose.
 SO_LDFLAGS = -shared -static-libgcc -Wl,-soname,libnccltrace.so -Wl,-z,defs -Wl,-z,now -Wl,-z,relro \
-             -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL \
+             -Wl,-z,nodelete -Wl,--as-needed $(if $(GLIBC),,-Wl,--exclude-libs,ALL) \
              -Wl,--version-script=$(BUILD)/nccltrace.map
 
-ZSTD    = -l:libzstd.a
-JANSSON = -l:libjansson.a
+ZSTD    = $(call archive,zstd)
+JANSSON = $(call archive,jansson)
 # What libdw reads may be packed with any of the others.
-LIBDW   = -l:libdw.a -l:libelf.a -l:libbz2.a -l:liblzma.a -l:libz.a
+LIBDW   = $(foreach name,dw elf bz2 lzma z,$(call archive,$(name)))
 
 # ---- sources -----------------------------------------------------------------------------------
 
@@ -95,7 +98,8 @@ PRODUCTS  = $(BUILD)/libnt.a $(if $(PRELOAD_OBJS),$(BUILD)/libnccltrace.so) \
 # ---- targets people type -----------------------------------------------------------------------
 
 .PHONY: all sim scenario check check-build check-fast check-sim check-unit check-cli check-runner \
-        check-scenarios check-users check-fuzz check-api check-abi lint bench fuzz demo install dist clean help FORCE
+        check-scenarios check-users check-fuzz check-api check-abi check-aarch64 check-dist lint bench fuzz demo \
+        install dist clean help FORCE
 
 all: $(PRODUCTS)
 
@@ -104,9 +108,9 @@ sim scenario:
 include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk tests/python/python.mk
 
 check:
-	@tests/setup build check lint
+	@tests/setup build check lint cross
 	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) check-build
-	@tests/run-check sim unit cli runner scenarios users fuzz api lint
+	@tests/run-check sim unit cli runner scenarios users fuzz api aarch64 lint
 
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
@@ -120,8 +124,10 @@ check-cli check-runner check-scenarios check-users: all sim scenario
 check-users: export USERS_DOWNLOAD ?= 500
 check-cli: $(GEN_JOB)
 check-fuzz: $(REPLAYS)
+check-aarch64: all
+check-dist: all sim
 lint: all
-check-sim check-unit check-cli check-runner check-scenarios check-users check-fuzz check-api:
+check-sim check-unit check-cli check-runner check-scenarios check-users check-fuzz check-api check-aarch64 check-dist:
 	@tests/run-check $(@:check-%=%)
 lint:
 	@tests/run-check lint
@@ -189,7 +195,8 @@ $(BUILD)/libnt.a $(BUILD)/libpreload.a $(BUILD)/libanalysis.a $(BUILD)/libcli.a:
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # The export list is one C preprocessor pass over the API table.
-$(BUILD)/nccltrace.map: libnccltrace/nccltrace.map libnccltrace/nccl/nccl_api.def libnccltrace/nccl/cuda_api.def
+$(BUILD)/nccltrace.map: libnccltrace/nccltrace.map libnccltrace/nccl/nccl_api.def libnccltrace/nccl/cuda_api.def \
+  | $(BUILD)/.probed
 	@mkdir -p $(@D)
 	$(call say,MAP,$@)
 	$(Q)$(CC) -E -P -x c -Ilibnccltrace $< -o $@
@@ -279,9 +286,10 @@ $(BUILD)/.flags: FORCE
 	@printf '%s\n' "$$NT_FLAGS_NOW" | cmp -s - $@ || printf '%s\n' "$$NT_FLAGS_NOW" >$@
 
 # Checked and printed once per build directory: what is there, or which package is missing.
-$(BUILD)/.probed $(BUILD)/.probed-check: $(BUILD)/.probed%: mk/probe
+$(BUILD)/.probed $(BUILD)/.probed-check: $(BUILD)/.probed%: mk/probe $(SYSROOT:%=%/packages) $(TOOLCHAIN)
 	@mkdir -p $(@D)
-	@mk/probe $(if $*,$(*:-%=%),build) && touch $@
+	@SYSROOT=$(SYSROOT) EMULATOR='$(or $(EMULATOR),$(if $(FOREIGN),true))' \
+	  mk/probe $(if $*,$(*:-%=%),build) && touch $@
 FORCE:
 
 -include $(NT_OBJS:.o=.d) $(PRELOAD_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(TEST_OBJS:.o=.d)

@@ -53,7 +53,6 @@ static void take_section(unsigned section) {
 }
 
 static void *dump_main(void *unused) {
-  struct nt_area_header *header = nt_process.area.header;
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace-dump", 0, 0, 0);
   nt_own_descriptors(); /* files and sockets of a dump are open for up to a second */
@@ -66,6 +65,7 @@ static void *dump_main(void *unused) {
     for (unsigned i = 1; i < NT_DUMP_SECTIONS; i++)
       if (wanted.asked >> i & 1)
         take_section(i);
+    struct nt_area_header *header = nt_process.area.header;
     atomic_store_explicit(&header->dump_section, 0, memory_order_release);
     atomic_store(&work, IDLE);
     nt_futex_wake(&header->request);

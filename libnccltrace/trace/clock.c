@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time-stamp counter costs half of clock_gettime, so the call path reads it raw where it is
- * invariant and leaves the conversion to whoever reads the trace: syncs of all clocks are taken at
- * the start and at every tick of the helper.
+ * The processor's counter (x86-64: the time-stamp counter, aarch64: CNTVCT_EL0) costs half of clock_gettime, so the
+ * call path reads it raw where it is invariant and leaves the conversion to whoever reads the trace: syncs of all
+ * clocks are taken at the start and at every tick of the helper.
  */
 #include "trace/clock.h"
 
@@ -16,6 +16,13 @@ enum nt_clock_kind nt_clock_pick(void) {
   /* Leaf 0x80000007, EDX bit 8: constant rate in all states, synchronised between cores
    * (Intel SDM vol. 3, "Invariant TSC"; AMD APM vol. 2). */
   if (__get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)))
+    return NT_CLOCK_TSC;
+#elif defined(__aarch64__)
+  /* Of constant rate and the same on all processors by its architecture (Arm ARM, "The Generic Timer"); Linux lets
+   * programs read it. Firmware that never set a frequency has not set the timer up. */
+  uint64_t frequency;
+  __asm__("mrs %0, cntfrq_el0" : "=r"(frequency));
+  if (frequency)
     return NT_CLOCK_TSC;
 #endif
   return NT_CLOCK_MONOTONIC;

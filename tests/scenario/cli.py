@@ -122,6 +122,8 @@ def parse_arguments(argv: list) -> argparse.Namespace:
     parser.add_argument("-j", dest="jobs", type=int, default=4, metavar="N", help="scenarios at a time (default 4)")
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"), metavar="DIR",
                         help="build directory (default: $BUILD or build, below the project)")
+    parser.add_argument("--python", metavar="COMMAND", help="what runs the ranks, for a build for another processor")
+    parser.add_argument("--tools", metavar="DIR", help="the build directory whose tracediff is asked (default: the same)")
     return parser.parse_args(argv)
 
 
@@ -144,6 +146,8 @@ def main(argv: list) -> int:
     build = os.path.join(ROOT, options.build)
     try:
         target = RealNccl(build, options.gpus) if options.real else Simulator(build)
+        target.python = options.python.split() if options.python else target.python
+        target.tools = os.path.join(ROOT, options.tools) if options.tools else target.tools
     except TargetError as error:
         print(f"run-scenario: {error}", file=sys.stderr)
         return 2

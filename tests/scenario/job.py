@@ -15,7 +15,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -129,7 +128,7 @@ class Job:
         for ranks, name, value in self.scenario.env:
             if rank in ranks:
                 environment[name] = value
-        command = [sys.executable, "-S", "-E", "-X", f"pycache_prefix={self.target.pycache}",
+        command = [*self.target.interpreter(environment), "-S", "-E", "-X", f"pycache_prefix={self.target.pycache}",
                    os.path.join(os.path.dirname(__file__), "rank.py"), self.job_file, str(rank)]
         with open(self._log(rank), "wb") as log:
             process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -27,9 +27,17 @@ class Target:
         self.tracer = os.path.join(self.build, "libnccltrace.so")
         self.shim = ""
         self.library_dirs: list = []
+        self.python = [sys.executable]  # what runs a rank: an emulator's command line, for another processor
+        self.tools = self.build
 
     def tool(self, name: str) -> str:
-        return os.path.join(self.build, name)
+        return os.path.join(self.tools, name)
+
+    def interpreter(self, environment: dict) -> list:
+        """The start of a rank's command line. What its emulator runs is preloaded, not the emulator."""
+        if os.path.basename(self.python[0]).startswith("qemu-"):
+            return [self.python[0], "-E", f"LD_PRELOAD={environment.pop('LD_PRELOAD')}", *self.python[1:]]
+        return self.python
 
     def device(self, _rank: int) -> int:
         return 0

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "emulated.h"
 #include "trace/clock.h"
 #include "trace_fixture.h"
 
@@ -99,6 +100,7 @@ static void from_afar_a_heart_that_beats_on_tells_of_it(void **state) {
 
 /* exec ends all threads and keeps the number. */
 static void without_the_helper_it_is_another_program(void **state) {
+  SKIP_IF_EMULATED("the start time in the emulator is not the one that others see");
   struct fixture *f = *state;
   const pid_t child = fork(); /* a number that is no thread of ours */
   if (child == 0)
@@ -117,6 +119,7 @@ static void without_the_helper_it_is_another_program(void **state) {
 
 /* exec may come before the helper's first instruction. */
 static void a_helper_that_never_began_was_replaced(void **state) {
+  SKIP_IF_EMULATED("the start time in the emulator is not the one that others see");
   struct fixture *f = *state;
   atomic_store(&f->area.header->helper_tid, 0);
   close(f->area.fd);
