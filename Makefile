@@ -110,7 +110,7 @@ include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk tests/p
 check:
 	@tests/setup build check lint cross
 	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) check-build
-	@tests/run-check sim unit cli runner scenarios users fuzz api aarch64 lint
+	@tests/run-check sim unit cli runner scenarios users fuzz api aarch64 dist lint
 
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
