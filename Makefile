@@ -110,7 +110,7 @@ include tests/sim/sim.mk tests/scenario/shim.mk tests/preload/preload.mk tests/p
 check:
 	@tests/setup build check lint cross
 	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) check-build
-	@tests/run-check sim unit cli runner scenarios users fuzz api aarch64 lint
+	@tests/run-check sim unit cli runner scenarios users fuzz api aarch64 dist lint
 
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
@@ -152,13 +152,12 @@ install: all
 	$(if $(wildcard docs/man/*.1),install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR))
 	install -m 644 $(wildcard README.md CHANGELOG.md LICENSE docs/*.md) $(DESTDIR)$(DOCDIR)
 
-DIST = libnccltrace-$(VERSION)
-dist: all
-	$(call say,DIST,$(BUILD)/$(DIST).tar.gz)
-	$(Q)git archive --prefix=$(DIST)/ -o $(BUILD)/$(DIST).tar HEAD
-	$(Q)tar -rf $(BUILD)/$(DIST).tar --owner=0 --group=0 --transform='s,^,$(DIST)/bin/,' \
-	  -C $(BUILD) libnccltrace.so tracediff nccltrace
-	$(Q)gzip -nf $(BUILD)/$(DIST).tar
+# Binaries that others install: for RHEL 8, Ubuntu 20.04 and later.
+DIST_GLIBC = 2.28
+DIST_ARCHS = x86_64 aarch64
+dist:
+	@tests/setup build cross
+	@MAKE='$(MAKE) $(PARALLEL)' mk/dist $(VERSION) $(DIST_GLIBC) $(BUILD) $(DIST_ARCHS)
 
 clean:
 	rm -rf $(BUILD)

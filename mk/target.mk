@@ -29,7 +29,8 @@ endif
 
 TARGET_CPPFLAGS = $(if $(SYSROOT),-isystem $(SYSROOT)/include)
 # The same bytes from whichever folder.
-TARGET_CFLAGS   = $(if $(GLIBC),-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CACHE)=.)
+TARGET_CFLAGS   = $(if $(GLIBC),-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CACHE)=. \
+                  -Wno-string-plus-int -Wno-format-zero-length)
 TARGET_LDFLAGS  = $(if $(SYSROOT),-L$(SYSROOT)/lib)
 
 # A static library: the sysroot's, or this system's.
