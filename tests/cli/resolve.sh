@@ -236,6 +236,12 @@ reduced 10 && served "$one" && grep -qx 'passed on 0' "$work/out"
 check "who has a handle goes past it, as without us" $? "$(said)"
 behind=""
 
+before=$users/libpassing.so behind=$nccl
+run through-front through-front "$users/libpassing.so"
+reduced 4 && ! "$build/nccltrace" show "$trace" | grep -q 'never returned'
+check "a call that comes by an entry and again by a wrapper is one call" $? "$(said)"
+before="" behind=""
+
 for place in before behind; do
   before="" behind=""
   printf -v $place %s "$users/libquota.so"

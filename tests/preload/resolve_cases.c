@@ -280,6 +280,18 @@ static int foreign_comm(int n, char **paths) {
   return 0;
 }
 
+/* By a handle of another interposer in front of us, which comes to us again. */
+static int through_front(int n, char **paths) {
+  struct nccl nccl = {0};
+  void *front = dlopen(paths[0], RTLD_NOW | RTLD_NOLOAD);
+  (void)n;
+  check(!front, paths[0]);
+  look_up(&nccl, RTLD_DEFAULT);
+  *(void **)&nccl.all_reduce = dlsym(front, "ncclAllReduce");
+  use(&nccl, 4);
+  return 0;
+}
+
 /* NCCL's threads call NCCL. */
 static int own_thread(int n, char **paths) {
   struct nccl nccl;
@@ -416,6 +428,7 @@ static const struct {
     {"reopened", reopened},
     {"callers-change", callers_change},
     {"foreign-comm", foreign_comm},
+    {"through-front", through_front},
     {"own-thread", own_thread},
     {"constructor", constructor},
     {"threads", threads},
