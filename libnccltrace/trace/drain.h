@@ -61,7 +61,7 @@ void nt_drain_close(struct nt_drain *drain, bool sync);
 int nt_drain_collect(const char *directory, unsigned grace_seconds);
 
 /* The same for a process whose own area is `own`, a path in `directory`: what the programs left that were in this process
- * before an exec is collected, too, which the former leaves alone. */
+ * before an exec is collected, too, but for the last of them. The former leaves all of them alone. */
 int nt_drain_collect_beside(const char *own, const char *directory, unsigned grace_seconds);
 
 #endif

@@ -100,6 +100,23 @@ static int collect(const char *path, unsigned grace_seconds) {
   return removed;
 }
 
+/* What the program left that was in this process before the last exec: that is still asked for (nccltrace ls). */
+static void find_last(DIR *list, const char *directory, const char *own, char *out, size_t size) {
+  time_t newest = 0;
+  out[0] = 0;
+  for (struct dirent *entry; (entry = readdir(list));) {
+    char path[1024];
+    struct stat file;
+    const int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+    if (length < 0 || (size_t)length >= size || !may_collect(path, entry->d_name, own) ||
+        may_collect(path, entry->d_name, NULL) || lstat(path, &file) != 0 || file.st_mtime < newest)
+      continue;
+    newest = file.st_mtime;
+    memcpy(out, path, (size_t)length + 1);
+  }
+  rewinddir(list);
+}
+
 int nt_drain_collect(const char *directory, unsigned grace_seconds) {
   return nt_drain_collect_beside(NULL, directory, grace_seconds);
 }
@@ -115,10 +132,14 @@ int nt_drain_collect_beside(const char *own, const char *directory, unsigned gra
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &exceeded, &before);
   int removed = 0;
+  char last[1024] = "";
+  if (own)
+    find_last(list, directory, own, last, sizeof last);
   for (struct dirent *entry; (entry = readdir(list));) {
     char path[1024];
     const int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    if (length > 0 && (size_t)length < sizeof path && may_collect(path, entry->d_name, own))
+    if (length > 0 && (size_t)length < sizeof path && may_collect(path, entry->d_name, own) &&
+        strcmp(path, last) != 0)
       removed += collect(path, grace_seconds);
   }
   if (!sigismember(&pending, SIGXFSZ)) {

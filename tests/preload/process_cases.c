@@ -233,8 +233,28 @@ static int execs(void) {
   check(allreduce(comm, 5), "allreduce");
   if (argument)
     pause_for_script("called");
-  setenv("NT_TEST_AFTER", "1", 1);
   execl(program, program, "calls-twice", (char *)NULL);
+  return 99;
+}
+
+/* Itself again, as often as the argument says, each time when there is a file of it. */
+static int execs_again(void) {
+  const int left = atoi(argument);
+  const char *turn = getenv("NT_TEST_TURN"), *directory = getenv("NCCLTRACE_DIR");
+  const int now = turn ? atoi(turn) : 0;
+  char path[4096], next[16], name[32] = "rank0.trace";
+  call_and_wait(one_rank(), 5);
+  if (!left)
+    return 0;
+  if (now)
+    snprintf(name, sizeof name, "rank0.%d.trace", now);
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  while (access(path, F_OK) != 0)
+    sched_yield();
+  snprintf(next, sizeof next, "%d", now + 1);
+  setenv("NT_TEST_TURN", next, 1);
+  snprintf(next, sizeof next, "%d", left - 1);
+  execl(program, program, "execs-again", next, (char *)NULL);
   return 99;
 }
 
@@ -630,6 +650,7 @@ static const struct {
     {"fork-in-call", fork_in_call},
     {"daemon", daemonises},
     {"execs", execs},
+    {"execs-again", execs_again},
     {"calls-twice", calls_twice},
     {"same-number", same_number},
     {"cancelled", cancelled},
