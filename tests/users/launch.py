@@ -74,8 +74,7 @@ class User:
 
 USERS = [
     User("native", native=True),
-    # Which of the ranks of one process left out a call is not told yet.
-    User("native-one-process", native=True, in_one_process=True, gpus=RANKS, faults=(False,)),
+    User("native-one-process", native=True, in_one_process=True, gpus=RANKS),
     User("ctypes"),
     User("nccl4py", "nccl4py"),
     User("vllm", "vllm"),
@@ -248,7 +247,11 @@ class Run:
     def misjudged(self, seen: dict) -> list:
         first = (seen.get("findings") or [{}])[0]
         found = (seen["verdict"], first.get("blame"), first.get("op"), first.get("seq"))
-        wanted = ("missing", str(CULPRIT), "cudaGraphLaunch" if self.user.graph else "AllReduce", 7)
+        # A process of several ranks is a rank of the job; which of its own is to blame is said.
+        blame = "0" if self.user.in_one_process else str(CULPRIT)
+        if self.user.in_one_process and f"communicator rank {CULPRIT} " not in first.get("summary", ""):
+            return [f"found {first.get('summary')}"]
+        wanted = ("missing", blame, "cudaGraphLaunch" if self.user.graph else "AllReduce", 7)
         if found != wanted and (not self.user.loose or found[:3] != wanted[:3]):
             return [f"found {found}"]
         # Where the wait on the host is seen, that is where the culprit is.
@@ -274,6 +277,8 @@ def outcomes(user: User, setting: Setting, most_megabytes: int, wheels: pathlib.
     try:
         site = site_of(PACKAGES[user.package], most_megabytes, wheels) if user.package else None
         for fault in user.faults:
+            if fault and user.in_one_process and setting.gpus <= CULPRIT:
+                continue    # there is no such rank
             yield names[fault], check(user, fault, setting, site), ""
     except (Missing, Skip) as reason:
         yield f"user {user.name}", [], str(reason)
