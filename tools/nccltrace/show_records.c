@@ -259,11 +259,11 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       "captured", (call->flags & NT_CALL_CAPTURED) != 0, "capture",
       optional(nt_call_capture(call), nt_call_capture(call) != 0), "graph",
       optional(nt_call_graph(call), nt_call_graph(call) != 0), "held",
-      optional(nt_call_held(call), nt_call_held(call) != 0), "launch", optional(launch, launch != 0),
-      "void", (call->flags & NT_CALL_VOID) != 0, "result",
+      optional(nt_call_held(call), nt_call_held(call) != 0), "launch",
+      optional(launch, launch != 0), "void", (call->flags & NT_CALL_VOID) != 0, "result",
       nt_call_result(result, sizeof result, call), "duration_ns",
-      optional(call->exit_ns - call->enter_ns, !open), "send",
-      nt_json_address(call->send), "recv", nt_json_address(call->recv));
+      optional(call->exit_ns - call->enter_ns, !open), "send", nt_json_address(call->send), "recv",
+      nt_json_address(call->recv));
 }
 
 int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,
