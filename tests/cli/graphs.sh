@@ -67,6 +67,8 @@ check "a launch under capture puts the graph into that of the capture" $? "$(sho
 run streams
 calls "l == [[1]] * 3 and [x['stream'] for x in named('cudaGraphLaunch')] == [1, 2, 1]"
 check "one graph is launched on several streams" $? "$(shown)"
+calls "[x['launch'] for x in named('cudaGraphLaunch')] == [1, 2, 3]"
+check "launches of a graph are counted" $? "$(shown)"
 
 run ends
 calls "l == [[n] for n in range(1, 41, 2)]"

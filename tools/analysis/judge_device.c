@@ -165,7 +165,7 @@ int nt_judge_stalls(struct nt_inquiry *inquiry) {
     const struct nt_stuck *stuck = &inquiry->waits.list[i];
     bool all = stuck->kind == NT_STUCK_DEVICE ||
                (stuck->kind == NT_STUCK_REPLAY && !stuck->laggard_count && !stuck->leaver_count);
-    if (!all || stuck->excused)
+    if (!all || stuck->absent || stuck->excused)
       continue;
     bool first = !found || (found->behind_count && !stuck->behind_count);
     if (first ||

@@ -100,7 +100,8 @@ static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *bl
     kinds[i] = weight(&list[blames[i].stuck]) == weight(&list[blames[best].stuck])
                    ? own_kind(inquiry, &list[blames[i].stuck])
                    : NT_KIND_NONE;
-  if (kinds && count > 1)
+  /* What a launch holds is not called by itself. */
+  if (kinds && count > 1 && list[blames[best].stuck].kind != NT_STUCK_REPLAY)
     told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count);
   if (told != NT_NONE)
     best = told;

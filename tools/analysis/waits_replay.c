@@ -51,6 +51,7 @@ static int add(struct nt_finder *f, uint32_t index, enum nt_stuck_kind kind, uin
   }
   if (kind != NT_STUCK_REPLAY)
     return 0;
+  stuck->absent = joint->absent && !stuck->laggard_count && !stuck->leaver_count;
   nt_stuck_note_movement(f, stuck);
   if (!stuck->laggard_count && !stuck->leaver_count)
     for (uint32_t i = 0; i < joint->member_count; i++)
@@ -60,8 +61,7 @@ static int add(struct nt_finder *f, uint32_t index, enum nt_stuck_kind kind, uin
 
 int nt_stuck_replay(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
-  if (!f->out->replays.rows[index] || joint->absent || divergence->position ||
-      divergence->hidden_high)
+  if (!f->out->replays.rows[index] || divergence->position || divergence->hidden_high)
     return 0;
   uint32_t low = UINT32_MAX, high = 0, diverged = f->out->replays.diverged[index];
   for (uint32_t i = 0; i < joint->member_count; i++) {

@@ -17,8 +17,40 @@
 
 struct selection {
   const struct nt_call **calls;
+  uint32_t *launches; /* of a launch of a graph: which one of that graph, from 1; else 0 */
   size_t count;
 };
+
+static void free_selection(struct selection *selection) {
+  free(selection->calls);
+  free(selection->launches);
+}
+
+/* Counts the launches of each graph, in the order of the calls. */
+static int count_launches(struct selection *selection) {
+  size_t places = 16;
+  while (places < 2 * selection->count)
+    places *= 2;
+  struct {
+    uint32_t graph, count;
+  } *graphs = calloc(places, sizeof *graphs);
+  selection->launches = calloc(selection->count + 1, sizeof *selection->launches);
+  int status = graphs && selection->launches ? 0 : -NT_ERR_MEMORY;
+  for (size_t i = 0; i < selection->count && !status; i++) {
+    const struct nt_call *call = selection->calls[i];
+    if (nt_fn_shape(call->fn) != NT_SHAPE_GRAPH_LAUNCH || !nt_call_graph(call) ||
+        (call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)))
+      continue;
+    const uint32_t graph = nt_call_graph(call);
+    size_t at = (graph * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (places - 1);
+    while (graphs[at].graph && graphs[at].graph != graph)
+      at = (at + 1) & (places - 1);
+    graphs[at].graph = graph;
+    selection->launches[i] = ++graphs[at].count;
+  }
+  free(graphs);
+  return status;
+}
 
 static bool comm_matches(const struct nt_trace *trace, const struct nt_call *call,
                          const char *wanted) {
@@ -60,9 +92,15 @@ static int64_t select_calls(struct nt_trace *trace, const struct nt_show_filter 
     if (comm_matches(trace, &calls[i], filter->comm))
       out->calls[out->count++] = &calls[i];
   qsort(out->calls, out->count, sizeof *out->calls, compare);
+  if (count_launches(out) != 0) {
+    *error = (struct nt_error){.code = -NT_ERR_MEMORY, .reason = "out of memory"};
+    return -NT_ERR_MEMORY;
+  }
   if (out->count > filter->tail) {
     memmove(out->calls, out->calls + out->count - filter->tail,
             (size_t)filter->tail * sizeof *out->calls);
+    memmove(out->launches, out->launches + out->count - filter->tail,
+            (size_t)filter->tail * sizeof *out->launches);
     out->count = (size_t)filter->tail;
   }
   return (int64_t)out->count;
@@ -140,8 +178,8 @@ static void print_titles(FILE *out, struct widths widths, const char *at, bool c
           nt_style_text(color, NT_STYLE_PLAIN));
 }
 
-static void print_record(const struct nt_trace *trace, const struct nt_call *call, FILE *out,
-                         struct widths widths, const char *at, bool color) {
+static void print_record(const struct nt_trace *trace, const struct nt_call *call, uint32_t launch,
+                         FILE *out, struct widths widths, const char *at, bool color) {
   char time[NT_TIME_TEXT], function[64], label[NT_LABEL_TEXT], seq[24], count[NT_SIZE_TEXT] = "-";
   char dtype[32], op[32], peer[24], stream[24], flags[64], duration[NT_DURATION_TEXT] = "-";
   char gpu[NT_GPU_TEXT], result[NT_RESULT_TEXT];
@@ -159,7 +197,7 @@ static void print_record(const struct nt_trace *trace, const struct nt_call *cal
     snprintf(count, sizeof count, "%" PRId64, (int64_t)call->count);
   nt_dtype_text(dtype, sizeof dtype, data ? call->dtype : 255);
   nt_redop_text(op, sizeof op, call->op);
-  number_or_dash(seq, call->seq, call->seq != 0);
+  number_or_dash(seq, launch ? launch : call->seq, launch || call->seq);
   number_or_dash(peer, call->peer, call->peer >= 0);
   number_or_dash(stream, call->stream, call->stream != 0);
   if (!open)
@@ -188,12 +226,12 @@ int64_t nt_show_records(struct nt_trace *trace, const struct nt_show_filter *fil
     print_titles(out, widths, stacks ? "AT" : NULL, color);
   for (int64_t i = 0; i < count; i++) {
     const struct nt_call *call = selection.calls[i];
-    print_record(trace, call, out, widths, stacks ? nt_show_at(trace, call, at, sizeof at) : NULL,
-                 color);
+    print_record(trace, call, selection.launches[i], out, widths,
+                 stacks ? nt_show_at(trace, call, at, sizeof at) : NULL, color);
     if (filter->stacks)
       nt_show_stack(trace, call, out);
   }
-  free(selection.calls);
+  free_selection(&selection);
   return count;
 }
 
@@ -201,7 +239,8 @@ static json_t *optional(int64_t value, bool present) {
   return present ? json_integer(value) : json_null();
 }
 
-static json_t *record_json(const struct nt_trace *trace, const struct nt_call *call) {
+static json_t *record_json(const struct nt_trace *trace, const struct nt_call *call,
+                           uint32_t launch) {
   char function[64], label[NT_LABEL_TEXT], dtype[32], op[32], result[NT_RESULT_TEXT];
   bool data = moves_data(call), open = call->exit_ns == 0;
   const char *comm = nt_process_comm_label(trace, call->comm, label, sizeof label);
@@ -209,7 +248,7 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
   nt_redop_text(op, sizeof op, call->op);
   return json_pack(
       "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, "
-      "s:b, s:s, s:o, s:o, s:o}",
+      "s:o, s:b, s:s, s:o, s:o, s:o}",
       "enter", nt_json_time(call->enter_ns), "enter_ns", json_integer(call->enter_ns), "thread",
       (json_int_t)call->thread, "function", nt_call_function(function, sizeof function, call->fn),
       "comm", nt_json_text(comm), "comm_number", optional(call->comm, call->comm != 0), "seq",
@@ -220,10 +259,11 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       "captured", (call->flags & NT_CALL_CAPTURED) != 0, "capture",
       optional(nt_call_capture(call), nt_call_capture(call) != 0), "graph",
       optional(nt_call_graph(call), nt_call_graph(call) != 0), "held",
-      optional(nt_call_held(call), nt_call_held(call) != 0), "void",
-      (call->flags & NT_CALL_VOID) != 0, "result", nt_call_result(result, sizeof result, call),
-      "duration_ns", optional(call->exit_ns - call->enter_ns, !open), "send",
-      nt_json_address(call->send), "recv", nt_json_address(call->recv));
+      optional(nt_call_held(call), nt_call_held(call) != 0), "launch",
+      optional(launch, launch != 0), "void", (call->flags & NT_CALL_VOID) != 0, "result",
+      nt_call_result(result, sizeof result, call), "duration_ns",
+      optional(call->exit_ns - call->enter_ns, !open), "send", nt_json_address(call->send), "recv",
+      nt_json_address(call->recv));
 }
 
 int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,
@@ -232,7 +272,7 @@ int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter
   int64_t count = select_calls(trace, filter, &selection, error);
   fputc('[', out);
   for (int64_t i = 0; i < count; i++) {
-    json_t *record = record_json(trace, selection.calls[i]);
+    json_t *record = record_json(trace, selection.calls[i], selection.launches[i]);
     if (record != NULL && filter->stacks)
       json_object_set_new(record, "stack", nt_show_stack_json(trace, selection.calls[i]));
     fputs(i > 0 ? ",\n" : "\n", out);
@@ -241,6 +281,6 @@ int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter
     json_decref(record);
   }
   fputs("]", out);
-  free(selection.calls);
+  free_selection(&selection);
   return count;
 }
