@@ -19,7 +19,7 @@ start() {
   local case=$1
   shift
   traces=$work/$case
-  rm -rf "$traces"
+  rm -rf "$traces" "$NCCLTRACE_SHM" # also what killed processes of the case before have left
   env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$traces" LAUNCHED=1 NTSIM_REUSE=1 "$@" \
     timeout -s KILL 60 "$build/preload/comm_cases" "$case" >"$work/out" 2>&1 &
   job=$!
@@ -40,12 +40,17 @@ read_traces() {
   "$build/tracediff" --json "$traces" >"$work/verdict" 2>/dev/null
 }
 
-# hang CASE...: until its verdict blames somebody, then kills it and looks once more
+# hang CASE...: until all are there and its verdict blames somebody, three times the same; then kills it and looks once more
 hang() {
+  local summary last="" times=0
   start "$@"
-  for ((i = 0; i < 200; i++)); do
+  for ((i = 0; i < 200 && times < 3; i++)); do
     "$build/tracediff" --json "$traces" >"$work/live" 2>/dev/null
-    grep -q '"blame": "[0-9]' "$work/live" && break
+    summary=$(grep -m 1 '"summary"' "$work/live")
+    [ "$summary" = "$last" ] || times=0
+    grep -q '"blame": "[0-9]' "$work/live" && { grep -q '"missing": ""' "$work/live" || ((i > 40)); } &&
+      times=$((times + 1))
+    last=$summary
     kill -0 $job 2>/dev/null || break
     sleep 0.1
   done
