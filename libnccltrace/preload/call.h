@@ -88,6 +88,14 @@ nt_call_begin(struct nt_call *call, ncclComm_t handle, const void *caller, const
 void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void *caller,
                             const void *frame, const struct nt_library *library);
 
+/* No function was called. */
+static inline void nt_call_refused(struct nt_call *call) {
+  if (!call->thread)
+    return;
+  call->thread->frame = 0;
+  call->thread->entered = NULL;
+}
+
 /* The function has returned to its entry. */
 static inline void nt_call_entered_end(struct nt_call *call) {
   if (call->thread)

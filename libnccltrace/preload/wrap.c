@@ -92,8 +92,10 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
   nt_call_clear(&call, id, NT_SHAPE_##shape);                                                      \
   *(void **)(&real) =                                                                              \
       begin(&call, args.comm, __builtin_return_address(0), __builtin_frame_address(0));            \
-  if (NT_UNLIKELY(!real))                                                                          \
+  if (NT_UNLIKELY(!real)) {                                                                        \
+    nt_call_refused(&call);                                                                        \
     return nothing;                                                                                \
+  }                                                                                                \
   call.fn = NT_FN_##as;                                                                            \
   if (call.thread)                                                                                 \
     ENTER_##shape(&call, &args);                                                                   \

@@ -235,18 +235,26 @@ static bool is_stall(const struct knot *knot) {
   return true;
 }
 
+static bool is_in_one_joint(const struct knot *knot) {
+  for (uint32_t i = 1; i < knot->stuck_count; i++)
+    if (stuck_at(knot, i)->joint != stuck_at(knot, 0)->joint)
+      return false;
+  return true;
+}
+
 static enum nt_class classify(const struct knot *knot) {
-  bool messages = true, creation = false, one = true, teardown = true;
+  bool messages = true, creation = false, teardown = true;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = stuck_at(knot, i);
     messages &= is_message(stuck);
     teardown &= stuck->kind == NT_STUCK_TEARDOWN;
     creation |= stuck->kind == NT_STUCK_INIT || stuck->kind == NT_STUCK_SPLIT;
-    one &= stuck->joint == stuck_at(knot, 0)->joint;
   }
   if (teardown)
     return NT_CLASS_TEARDOWN;
-  return messages ? NT_CLASS_P2P : creation ? NT_CLASS_INIT : one ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
+  if (messages || creation)
+    return messages ? NT_CLASS_P2P : NT_CLASS_INIT;
+  return is_in_one_joint(knot) ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
 static void say_knot(const struct knot *knot, struct nt_finding *finding,
@@ -270,7 +278,8 @@ static void say_knot(const struct knot *knot, struct nt_finding *finding,
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
   } else if (skipped) {
     nt_describe_ranks(who, sizeof who, &finding->blame);
-    nt_finding_say(finding, "%s never called %s and went on in another communicator%s", who, place,
+    nt_finding_say(finding, "%s never called %s and went on %s%s", who, place,
+                   is_in_one_joint(knot) ? "with what follows it" : "in another communicator",
                    waiting);
   } else {
     nt_describe_ranks(who, sizeof who, &members);
@@ -323,7 +332,7 @@ static int judge(struct knot *knot) {
   uint32_t common = NT_NONE, named = 0;
   struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
   int status = finding ? 0 : -NT_ERR_MEMORY;
-  if (!status && finding->class == NT_CLASS_CYCLE)
+  if (!status && (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER))
     common = blame_skippers(knot, finding, &status);
   bool skipped = common != NT_NONE;
   if (!status && !skipped) {
