@@ -8,6 +8,7 @@
 
 #include "analysis/load_parts.h"
 #include "cli/stack_lines.h"
+#include "nccl/nccl_api.h"
 
 /* Frames of the program itself that are shown where not all are. */
 #define USER_FRAMES 3
@@ -66,9 +67,10 @@ int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace,
     const struct nt_model_call *call = &rank->calls[i];
     if (i + 1 < rank->call_count && call->thread != rank->calls[i + 1].thread)
       any = nccl = false;
-    bool wanted = !any || (!nccl && call->view != NT_NONE);
+    bool moves = call->view != NT_NONE || nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
+    bool wanted = !any || (!nccl && moves);
     any = true;
-    nccl |= call->view != NT_NONE;
+    nccl |= moves;
     if (wanted && calls[i].stack)
       status = add_stack(rank, trace, i, calls[i].stack);
   }
