@@ -132,7 +132,7 @@ check-sim check-unit check-cli check-runner check-scenarios check-users check-fu
 lint:
 	@tests/run-check lint
 
-# The first time it downloads some gigabytes, so `make check` only uses what is there already.
+# It downloads some 40 MB the first time; without CI=true `make check` only uses what is there already.
 check-abi:
 	@tests/abi/fetch; tests/run-check api
 
