@@ -184,10 +184,11 @@ static void show_kernel_log(const struct nt_trace *trace, size_t i, bool whole, 
     show_log_line(value, whole, out);
   }
   if (left_out > 0)
-    fprintf(out,
-            "\n%zu line%s of the kernel's log left out: out-of-memory kills of before the job, or "
-            "of processes that are not its own\n",
-            left_out, left_out == 1 ? " is" : "s are");
+    fprintf(
+        out,
+        "\n%zu line%s of the kernel's log %s left out: out-of-memory kills of before the job, or "
+        "of processes that are not its own\n",
+        left_out, left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
