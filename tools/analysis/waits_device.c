@@ -264,14 +264,14 @@ static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p
                                                              .is_send = sends}) != NULL;
 }
 
-/* The host is in the end of a group that waits for the other side of another of its messages, too: none of the
- * group is handed over before. */
+/* Another message of its group waits for its other side: a host that is in the end of the group hands none over
+ * before, and the device has the group finished as a whole. */
 static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                                  const struct nt_p2p_end *end) {
   const struct nt_model_rank *rank = &f->job->model->ranks[end->rank];
   const struct nt_model_call *own = &rank->calls[end->call];
   uint32_t first = end->call;
-  if (!own->group || !nt_call_is_open(f->job, end->rank, end->call))
+  if (!own->group || !nt_call_outstanding(f->job, end->rank, end->call))
     return false;
   while (first && rank->calls[first - 1].group == own->group &&
          rank->calls[first - 1].thread == own->thread)
@@ -298,8 +298,12 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     const struct nt_model_call *call = &rank->calls[ends[i]->call];
     nt_stuck_note(f, stuck, ends[i]->rank, ends[i]->call);
     nt_stuck_note_device(f, stuck, ends[i]->rank, ends[i]->call);
-    if (is_held_by_its_group(f, p2p, ends[i]))
-      stuck->laggards[stuck->laggard_count++] = ends[i]->rank;
+    if (is_held_by_its_group(f, p2p, ends[i])) {
+      if (nt_call_is_open(f->job, ends[i]->rank, ends[i]->call))
+        stuck->laggards[stuck->laggard_count++] = ends[i]->rank;
+      else if (call->progress != NT_PROGRESS_ENQUEUED)
+        stuck->behind[stuck->behind_count++] = ends[i]->rank;
+    }
     last = call->enter_ns > last ? call->enter_ns : last;
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
