@@ -88,6 +88,26 @@ static bool is_mixed(const struct knot *knot) {
   return message && collective;
 }
 
+/* The rank's own end of a message, NULL if it has none in it. */
+static const struct nt_p2p_end *end_of(const struct knot *knot, const struct nt_stuck *stuck,
+                                       uint32_t rank) {
+  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+  const uint32_t ends = stuck->kind == NT_STUCK_DEVICE ? 2 : 1;
+  for (uint32_t i = 0; i < ends; i++)
+    if (end[i].rank == rank)
+      return &end[i];
+  return NULL;
+}
+
+/* A message that both sides have called, and that waits for others of the rank's own group (waits_device.c). */
+static bool is_held_by_group(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  const struct nt_p2p_end *end =
+      stuck->kind == NT_STUCK_DEVICE && is_message(stuck) ? end_of(knot, stuck, rank) : NULL;
+  return end && (lists(stuck->laggards, stuck->laggard_count, rank) ||
+                 (lists(stuck->behind, stuck->behind_count, rank) &&
+                  nt_p2p_call(knot->inquiry->job, end)->progress != NT_PROGRESS_ENQUEUED));
+}
+
 /* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where there are
  * collectives, else the one that it waits in. NT_NONE if that is not one. */
 static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
@@ -102,7 +122,8 @@ static uint32_t waits_in(const struct knot *knot, uint32_t rank) {
       first_ns = ns;
       first = i;
     }
-    if (moves || !lists(stuck->held, stuck->held_count, rank))
+    if (moves || !lists(stuck->held, stuck->held_count, rank) ||
+        is_held_by_group(knot, stuck, rank))
       continue;
     found = found == NT_NONE ? i : NT_NONE - 1;
   }
@@ -156,17 +177,6 @@ static uint32_t majority(const struct knot *knot) {
   return found;
 }
 
-/* The rank's own end of a message, NULL if it has none in it. */
-static const struct nt_p2p_end *end_of(const struct knot *knot, const struct nt_stuck *stuck,
-                                       uint32_t rank) {
-  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
-  const uint32_t ends = stuck->kind == NT_STUCK_DEVICE ? 2 : 1;
-  for (uint32_t i = 0; i < ends; i++)
-    if (end[i].rank == rank)
-      return &end[i];
-  return NULL;
-}
-
 /* What the call in the operation is, or would be, to the rank's order; NT_KIND_NONE if nothing. */
 static uint64_t kind_of(const struct knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
   if (is_collective(stuck) && stuck->kind != NT_STUCK_REPLAY)
@@ -188,40 +198,55 @@ static bool has_skipped(const struct knot *knot, uint32_t rank, const struct nt_
   return nt_foretell_kind(knot->inquiry->job, rank, issued_ns(knot, second, rank), kinds, 2) == 0;
 }
 
-/* Did the rank call at this moment from a line that it had called from before? In a new place its turns may have ended. */
+/* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
+ * place its turns may have ended. */
 static bool is_used_line(const struct knot *knot, uint32_t rank, int64_t at) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
-  uint32_t line = 0;
+  const struct nt_model_call *own = NULL;
   for (uint32_t i = 0; i < model->call_count; i++)
     if (model->calls[i].enter_ns == at && model->calls[i].view != NT_NONE)
-      line = model->calls[i].at;
-  for (uint32_t i = 0; i < model->call_count && line; i++)
-    if (model->calls[i].at == line && model->calls[i].enter_ns < at)
-      return true;
+      own = &model->calls[i];
+  for (uint32_t i = 0; i < model->call_count && own; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    bool together = call == own || (own->group && call->group == own->group &&
+                                    call->thread == own->thread && call->enter_ns >= at);
+    for (uint32_t k = 0; k < model->call_count && together && call->at; k++)
+      if (model->calls[k].at == call->at && model->calls[k].enter_ns < at)
+        return true;
+  }
   return false;
 }
 
-/* Has the rank, by several turns of its past, skipped the knot's i-th operation? */
-static bool has_skipped_it(const struct knot *knot, uint32_t rank, uint32_t i) {
-  const struct nt_stuck *stuck = stuck_at(knot, i);
+/* Has the rank, by several turns of its past, skipped the operation? */
+static bool has_skipped_it(const struct knot *knot, uint32_t rank, const struct nt_stuck *stuck) {
   const uint32_t own = waits_in(knot, rank);
   /* Collectives that it called later are a matter of votes; messages would have been paired with others. */
   const bool lacks = lists(stuck->laggards, stuck->laggard_count, rank) ||
                      (is_message(stuck) && lists(stuck->behind, stuck->behind_count, rank));
   const int64_t at = own == NT_NONE ? 0 : issued_ns(knot, stuck_at(knot, own), rank);
-  return lacks && own != i && at && is_used_line(knot, rank, at) &&
+  return lacks && !is_held_by_group(knot, stuck, rank) && at && stuck_at(knot, own) != stuck &&
+         is_used_line(knot, rank, at) &&
          nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
 }
 
-/* The oldest operation that some have skipped, whom it blames; NT_NONE if none. */
-static uint32_t blame_skippers(const struct knot *knot, struct nt_finding *finding, int *status) {
-  uint32_t found = NT_NONE;
-  for (uint32_t i = 0; i < knot->stuck_count; i++)
-    for (uint32_t r = 0; r < knot->rank_count; r++)
-      if ((found == NT_NONE || stuck_at(knot, i)->since_ns < stuck_at(knot, found)->since_ns) &&
-          has_skipped_it(knot, knot->ranks[r], i))
-        found = i;
-  for (uint32_t r = 0; r < knot->rank_count && found != NT_NONE && !*status; r++)
+/* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
+ * for it is no part of the knot. */
+static const struct nt_stuck *blame_skippers(const struct knot *knot, struct nt_finding *finding,
+                                             int *status) {
+  const struct nt_waits *waits = &knot->inquiry->waits;
+  const struct nt_stuck *found = NULL;
+  for (uint32_t pass = 0; pass < 2 && !found; pass++)
+    for (uint32_t i = 0; i < waits->count; i++) {
+      const struct nt_stuck *stuck = &waits->list[i];
+      const bool own = stuck->knot == knot->number;
+      if (pass == 0 ? !own : own || finding->class != NT_CLASS_P2P || !is_message(stuck))
+        continue;
+      for (uint32_t r = 0; r < knot->rank_count; r++)
+        if ((!found || stuck->since_ns < found->since_ns) &&
+            has_skipped_it(knot, knot->ranks[r], stuck))
+          found = stuck;
+    }
+  for (uint32_t r = 0; r < knot->rank_count && found && !*status; r++)
     if (has_skipped_it(knot, knot->ranks[r], found))
       *status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[r]);
   return found;
@@ -327,14 +352,36 @@ static void refine(const struct knot *knot, struct nt_finding *finding,
   }
 }
 
+/* The operation that the finding is about: what a majority took first, else what is oldest. */
+static const struct nt_stuck *named_one(const struct knot *knot, uint32_t common) {
+  uint32_t named = 0;
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (common == NT_NONE ? stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns
+                          : i == common)
+      named = i;
+  return stuck_at(knot, named);
+}
+
+static int fill_waiting(const struct knot *knot, struct nt_finding *finding,
+                        const struct nt_stuck *stuck, bool all) {
+  struct nt_inquiry *inquiry = knot->inquiry;
+  int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
+  for (uint32_t i = 0; i < knot->stuck_count && all && !status; i++)
+    status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
+                              stuck_at(knot, i)->waiter_count);
+  return status;
+}
+
 static int judge(struct knot *knot) {
   struct nt_inquiry *inquiry = knot->inquiry;
-  uint32_t common = NT_NONE, named = 0;
+  uint32_t common = NT_NONE;
+  const struct nt_stuck *stuck = NULL;
   struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
   int status = finding ? 0 : -NT_ERR_MEMORY;
-  if (!status && (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER))
-    common = blame_skippers(knot, finding, &status);
-  bool skipped = common != NT_NONE;
+  if (!status && (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER ||
+                  finding->class == NT_CLASS_P2P))
+    stuck = blame_skippers(knot, finding, &status);
+  bool skipped = stuck != NULL;
   if (!status && !skipped) {
     common = majority(knot);
     status = blame(knot, common, finding, &skipped);
@@ -345,11 +392,8 @@ static int judge(struct knot *knot) {
   }
   if (status)
     return status;
-  for (uint32_t i = 0; i < knot->stuck_count; i++)
-    if (common == NT_NONE ? stuck_at(knot, i)->since_ns < stuck_at(knot, named)->since_ns
-                          : i == common)
-      named = i;
-  const struct nt_stuck *stuck = stuck_at(knot, named);
+  const bool decided = stuck || common != NT_NONE;
+  stuck = stuck ? stuck : named_one(knot, common);
   bool message = is_message(stuck);
   if (skipped)
     finding->class = message ? NT_CLASS_P2P : NT_CLASS_MISSING;
@@ -360,13 +404,10 @@ static int judge(struct knot *knot) {
   finding->seq = stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = common == NT_NONE && lacks_voters(knot) ? NT_UNDECIDED
-                        : sure && !(skipped && message)         ? NT_CERTAIN
-                                                                : NT_LIKELY;
-  status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
-  for (uint32_t i = 0; i < knot->stuck_count && message && !skipped && !status; i++)
-    status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck_at(knot, i)->waiters,
-                              stuck_at(knot, i)->waiter_count);
+  finding->confidence = !decided && lacks_voters(knot)  ? NT_UNDECIDED
+                        : sure && !(skipped && message) ? NT_CERTAIN
+                                                        : NT_LIKELY;
+  status = fill_waiting(knot, finding, stuck, message && (!skipped || !stuck->waiter_count));
   refine(knot, finding, stuck);
   say_knot(knot, finding, stuck, skipped);
   return status;
