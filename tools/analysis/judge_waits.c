@@ -38,6 +38,15 @@ static bool is_sink_rank(const struct nt_waits *waits, uint32_t rank) {
   return waits->knot_sink[knot] && waits->knot_ranks[knot] == 1 && waits->knot_stuck[knot] == 0;
 }
 
+/* Its host waits in an operation that may still finish. */
+static bool waits_in_what_moves(const struct nt_waits *waits, uint32_t rank) {
+  for (uint32_t i = 0; i < waits->count; i++)
+    for (uint32_t j = 0; waits->list[i].moving && j < waits->list[i].held_count; j++)
+      if (waits->list[i].held[j] == rank)
+        return true;
+  return false;
+}
+
 static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *count) {
   const struct nt_waits *waits = &inquiry->waits;
   size_t room = 1;
@@ -53,6 +62,7 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
       continue;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if ((is_sink_rank(waits, stuck->laggards[j]) &&
+           !waits_in_what_moves(waits, stuck->laggards[j]) &&
            !nt_echoes_an_end(inquiry, stuck->laggards[j]) &&
            !nt_error_is_echo(inquiry, stuck->laggards[j])) ||
           nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))
