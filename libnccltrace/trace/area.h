@@ -365,6 +365,9 @@ int nt_area_lock(int fd);
  * another one in the same process (exec). */
 bool nt_area_owner_lives(const struct nt_area *area);
 
+/* The same, but another program may have taken its place. */
+bool nt_area_process_lives(const struct nt_area *area);
+
 /* 1 if some process holds the lock, 0 if none, negative enum nt_err if it cannot be told. */
 int nt_area_is_locked(int fd);
 

@@ -89,9 +89,12 @@ static int collect(const char *path, unsigned grace_seconds) {
   if (rc)
     return rc == -NT_ERR_TRUNCATED || rc == -NT_ERR_FOREIGN ? remove_stillborn(path, grace_seconds)
                                                             : 0;
-  /* A process whose helper could not get a lock is alive all the same. */
-  if (!nt_area_owner_lives(&area) && nt_area_lock(area.fd) == 0 && is_still(&area, path) &&
-      fstat(area.fd, &file) == 0 && file.st_uid == geteuid()) {
+  /* A process whose helper could not get a lock is alive all the same. That it became another program is told by its
+   * area alone: only that program may collect it. */
+  const bool own = area.header->pid == (uint32_t)getpid();
+  const bool lives = own ? nt_area_owner_lives(&area) : nt_area_process_lives(&area);
+  if (!lives && nt_area_lock(area.fd) == 0 && is_still(&area, path) && fstat(area.fd, &file) == 0 &&
+      file.st_uid == geteuid()) {
     const bool drained = drain_dead(&area);
     if (drained || file_is_gone(&area) || seconds_since_beat(&area, &file) >= grace_seconds)
       removed = unlink(path) == 0;

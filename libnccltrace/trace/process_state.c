@@ -139,12 +139,15 @@ static enum nt_process_state judge(const struct nt_trace *trace, int64_t now_ns)
   return NT_PROCESS_UNKNOWN;
 }
 
-bool nt_area_owner_lives(const struct nt_area *area) {
+bool nt_area_process_lives(const struct nt_area *area) {
   const struct nt_area_header *header = area->header;
-  const uint32_t helper = atomic_load_explicit(&header->helper_tid, memory_order_acquire);
   return same_boot(header->boot_id, sizeof header->boot_id) && same_pid_namespace(header->pid_ns) &&
-         proc_state(header->pid, header->start_time) != 0 &&
-         (!helper || thread_exists(header->pid, helper));
+         proc_state(header->pid, header->start_time) != 0;
+}
+
+bool nt_area_owner_lives(const struct nt_area *area) {
+  const uint32_t helper = atomic_load_explicit(&area->header->helper_tid, memory_order_acquire);
+  return nt_area_process_lives(area) && (!helper || thread_exists(area->header->pid, helper));
 }
 
 static int64_t latest(int64_t a, int64_t b) {
