@@ -248,6 +248,17 @@ hang not-resumed
 blames missing 1 "f['op'] == 'CommResume' and f['waiting'] == '0,2'"
 check "a rank that does not resume is named" $? "$(seen)"
 
+# ---- calls whose arguments differ from rank to rank
+
+run user-operators
+fine "all(len(calls(x, 'AllReduce', 'op')) == 1 for x in h) and same([calls(x, 'AllReduce', 'op') for x in h])"
+check "user operators are compared by their creation, neither by their value nor by their scalar" $? "$(seen)"
+
+run in-place
+fine "all([c['in_place'] for c in x['calls'] if 'All' in c['function'] or 'Scatter' in c['function']] ==
+  [True, False, True, False, True] for x in h)"
+check "a gather or scatter at the rank's own part is in place" $? "$(seen)"
+
 # ---- many
 
 run cycles

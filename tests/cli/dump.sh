@@ -42,7 +42,7 @@ if [ -n "${SAN:-}" ]; then
 fi
 
 cat >"$dir/job.py" <<'PY'
-import ctypes, os, signal, sys, threading, time
+import ctypes, os, select, signal, sys, threading, time
 
 process = ctypes.CDLL(None)
 ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)
@@ -58,6 +58,26 @@ def load_batch():
     if "gil" in sys.argv:
         ctypes.PyDLL(None).pause()
     return os.read(pipe[0], 1)
+
+
+def waits_in(name, *arguments):
+    getattr(ctypes.CDLL(None), name)(*arguments)
+    interrupted.append(name)
+
+
+def waits_everywhere():
+    hour, poll = (ctypes.c_long * 2)(3600, 0), select.epoll()
+    semaphore, room = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+    until = (ctypes.c_long * 2)(int(time.time()) + 3600, 0)
+    for waits in (("poll", None, 0, -1), ("select", 0, None, None, None, None), ("epoll_wait", poll.fileno(), room, 1, -1),
+                  ("nanosleep", hour, None), ("sem_timedwait", semaphore, until)):
+        threading.Thread(target=waits_in, args=waits, daemon=True).start()
+    with open(path + ".go") as go:
+        go.read()
+    print("interrupted:", *interrupted, flush=True)
+
+
+interrupted = []
 
 
 def step():
@@ -84,7 +104,9 @@ if "deaf" in sys.argv:
     for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):
         signal.signal(number, signal.SIG_DFL)
 step()
-if rank == 1 or ranks == 1:
+if "waits" in sys.argv:
+    waits_everywhere()
+elif rank == 1 or ranks == 1:
     load_batch()
 step()
 PY
@@ -432,6 +454,26 @@ if [ -n "$python" ]; then
   }
   check "whoever holds the GIL is marked" gil "^thread $keeps .*, the main thread, holds the GIL: sleeping in pause"
   check "and told once" count '^  gil = ' 0
+fi
+if [ -n "$python" ]; then
+  mkfifo "$dir/waits.id.go"
+  start waits 0 1 waits
+  waits=$!
+  check "a job whose threads wait in all kinds of calls runs" await "$waits" 'AllReduce #1 '
+  in_calls() { # all five have come to their calls, and are in the dump
+    local tenth
+    for ((tenth = 0; tenth < 100; tenth++)); do
+      run nccltrace dump "$waits"
+      run nccltrace show --dump --full-stacks "$waits"
+      [ "$(grep -c ' waits_in$' "$dir/out")" -lt 5 ] || return 0
+      sleep 0.1
+    done
+    return 1
+  }
+  check "the Python stacks of all of them are in a dump" in_calls
+  : >"$dir/waits.id.go"
+  wait "$waits"
+  check "which interrupts none of these calls" grep -qx 'interrupted:' "$dir/waits0.log"
 fi
 start silent 0 1 '' NCCLTRACE_SIGNAL=off
 silent=$!

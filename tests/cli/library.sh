@@ -47,6 +47,20 @@ run discarded-group
 [ "$status" = 0 ] && [ "$(calls AllReduce)" = "1 4" ]
 check "a discarded group takes no numbers" $? "$(calls AllReduce)"
 
+run simulated-group
+[ "$status" = 0 ] && [ "$(calls AllReduce)" = "$(printf '1 1\n2 4')" ]
+check "a simulated group takes no numbers" $? "$(calls AllReduce)"
+
+run nested-groups
+[ "$status" = 0 ] && "$build/nccltrace" show --json "$traces/rank0.trace" | python3 -c "
+import json, sys
+calls = json.load(sys.stdin)[0]['calls']
+grouped = [(c['count'], c['group'] != 0) for c in calls if c['function'] == 'AllReduce']
+sys.exit(sorted(grouped) != [(1, True), (2, True), (3, True), (5, False)] or
+         [c['count'] for c in calls if c['function'] == 'GroupEnd'] != [3])"
+check "only the outermost end of a group launches, and other threads' calls are in none" $? \
+  "$("$build/nccltrace" show "$traces/rank0.trace")"
+
 run nested
 [ "$(calls Bcast)" = "1 16" ] && [ -z "$(calls Broadcast)" ]
 check "calls that NCCL makes itself are not recorded" $? "$(calls Broadcast)"
@@ -78,6 +92,13 @@ run split-in-group
 [ "$status" = 0 ] && header | grep -q ' split .* live ' && [ "$(calls AllReduce)" = "$(printf '1 3\n1 1')" ] &&
   ! header | grep -q ' unknown '
 check "a handle that NCCL stores late is recognised" $? "$(header | sed -n '/^comm/,/^$/p'; calls AllReduce)"
+LD_PRELOAD=$build/preload/libasked.so timeout 30 "$build/preload/library_cases" split-in-group >"$work/bare"
+also=$build/preload/libasked.so
+run split-in-group
+also=""
+[ "$status" = 0 ] && grep -q '^asked ' "$work/out" && cmp -s "$work/bare" "$work/out" &&
+  [ "$(calls AllReduce)" = "$(printf '1 3\n1 1')" ]
+check "NCCL is not asked about a communicator but by the application and itself" $? "$(cat "$work/bare" "$work/out")"
 
 run many-comms
 [ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 600 ] && header | grep -q '^calls lost  *0$'

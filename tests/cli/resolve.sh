@@ -49,6 +49,10 @@ run local user-local "$users/user_linked.so"
 reduced 10 && served "$nccl"
 check "a dependency behind RTLD_LOCAL is traced, as PyTorch's" $? "$(said)"
 
+run local-below user-local "$users/user_outer.so"
+reduced 10 && served "$nccl"
+check "so is one further down, which nobody has opened by itself" $? "$(said)"
+
 run local-copies user-local "$users/user_numbered1.so" "$users/user_numbered2.so"
 reduced 10 11 && served "$one" "$two"
 check "two libraries that each bring a copy reach each their own" $? "$(said)"
@@ -90,6 +94,10 @@ check "of three copies by path each is traced and called as itself" $? "$(said)"
 run mixed by-path "$one" "$nccl"
 reduced 10 11 && served "$one" "$nccl"
 check "a copy that is looked up does not draw calls of another one" $? "$(said)"
+
+run profiled profiled "$one"
+reduced 12
+check "pncclX that is looked up by name is traced, and called itself" $? "$(said)"
 
 run nested nested "$nccl"
 [ "$status" = 0 ] && [ "$(calls)" = "$(printf 'Bcast 4\nAllReduce 3')" ]

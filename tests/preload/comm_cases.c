@@ -139,7 +139,7 @@ void in_threads(int count, void *(*fn)(void *)) {
 }
 
 static const struct comm_case *find(const char *name) {
-  const struct comm_case *tables[] = {comm_device_cases, comm_derived_cases};
+  const struct comm_case *tables[] = {comm_call_cases, comm_device_cases, comm_derived_cases};
   for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
     for (const struct comm_case *c = tables[i]; c->name; c++)
       if (strcmp(c->name, name) == 0)

@@ -16,7 +16,8 @@ struct comm_case {
   int procs;
 };
 
-extern const struct comm_case comm_device_cases[], comm_derived_cases[]; /* end with a NULL name */
+extern const struct comm_case comm_call_cases[], comm_device_cases[],
+    comm_derived_cases[]; /* end with a NULL name */
 
 /* This process among those of the case. */
 extern int proc, procs;

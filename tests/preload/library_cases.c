@@ -92,6 +92,40 @@ static int discarded_group(void) {
   return 0;
 }
 
+/* A group that is only simulated launches nothing, and takes no numbers. */
+static int simulated_group(void) {
+  ncclComm_t comm = one_rank();
+  check(allreduce(comm, 1), "before the group");
+  check(ncclGroupStart(), "start");
+  check(allreduce(comm, 3), "in the group");
+  check(ncclGroupSimulateEnd(NULL), "simulate");
+  check(allreduce(comm, 4), "after the group");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
+/* The depth of groups is each thread's own: what another one calls meanwhile is in no group. */
+static void *calls_alone(void *data) {
+  check(allreduce(*(ncclComm_t *)data, 5), "another thread");
+  return NULL;
+}
+
+static int nested_groups(void) {
+  ncclComm_t comm = one_rank(), other = one_rank();
+  pthread_t thread;
+  check(ncclGroupStart(), "outer start");
+  check(ncclGroupStart(), "inner start");
+  check(allreduce(comm, 1), "inner");
+  check(ncclGroupEnd(), "inner end");
+  check(allreduce(comm, 2), "outer");
+  check(pthread_create(&thread, NULL, calls_alone, &other), "create");
+  pthread_join(thread, NULL);
+  check(allreduce(comm, 3), "outer again");
+  check(ncclGroupEnd(), "outer end");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
 /* ncclBcast calls ncclBroadcast inside NCCL: one call of the application's. */
 static int nested(void) {
   ncclComm_t comm = one_rank();
@@ -419,6 +453,8 @@ static const struct {
     {"inert", inert},
     {"refused", refused},
     {"discarded-group", discarded_group},
+    {"simulated-group", simulated_group},
+    {"nested-groups", nested_groups},
     {"nested", nested},
     {"closes-descriptors", closes_descriptors},
     {"closes-while-dumped", closes_while_dumped},

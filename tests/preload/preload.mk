@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs that tests/cli/*.sh run with the library preloaded, on the simulator. Included by the top Makefile.
-PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so \
+PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so $(BUILD)/preload/libasked.so \
   $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
   $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases $(BUILD)/preload/comm_cases $(BUILD)/preload/rma_cases \
   $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so
@@ -25,7 +25,7 @@ $(BUILD)/preload/plugin.so: tests/preload/plugin.c $(BUILD)/.flags | sim
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim
 
-$(BUILD)/preload/libjumping.so: tests/preload/jumping_nccl.c $(BUILD)/.flags
+$(BUILD)/preload/libjumping.so $(BUILD)/preload/libasked.so: $(BUILD)/preload/lib%.so: tests/preload/%_nccl.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -ldl
@@ -56,7 +56,7 @@ $(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: 
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
 
-COMM_CASES := $(addprefix tests/preload/,comm_cases.c comm_device_cases.c comm_derived_cases.c)
+COMM_CASES := $(addprefix tests/preload/,comm_cases.c comm_call_cases.c comm_device_cases.c comm_derived_cases.c)
 $(BUILD)/preload/comm_cases: $(COMM_CASES) tests/preload/comm_cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -70,7 +70,7 @@ $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flag
 
 # Copies of NCCL that can be told apart, and users of NCCL linked in every way: tests/cli/resolve.sh.
 NCCL_USERS := $(addprefix $(BUILD)/preload/,numbered/libnccl-1.so numbered/libnccl-2.so numbered/libnccl-3.so \
-  user_linked.so user_lazy.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
+  user_linked.so user_outer.so user_lazy.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
   libquota.so libearly.so constructing.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
 scenario: $(NCCL_USERS)
 
@@ -86,6 +86,12 @@ $(BUILD)/preload/numbered/libnccl-%.so: tests/preload/numbered_nccl.c $(BUILD)/.
 $(BUILD)/preload/user_linked.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) $(SIM_LINK) -l:libnccl.so.2
+
+# Needs a user of NCCL, and has nothing of its own.
+$(BUILD)/preload/user_outer.so: $(BUILD)/preload/user_linked.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CFLAGS) -fPIC -shared -o $@ -x c /dev/null -L$(@D) -Wl,--no-as-needed -l:user_linked.so $(SIM_LINK) \
+	  -Wl,-rpath,'$$ORIGIN'
 
 $(BUILD)/preload/user_lazy.so: tests/preload/nccl_user.c $(BUILD)/.flags | sim
 	$(call say,LD,$@)

@@ -92,6 +92,21 @@ static int by_path(int n, char **paths) {
   return 0;
 }
 
+/* By their strong names: pncclX is a function of its own in a numbered copy, which does not count it. */
+static int profiled(int n, char **paths) {
+  struct nccl nccl;
+  (void)n;
+  open_copy(&nccl, paths[0]);
+  const int *calls = nccl.calls, before = *calls;
+  nccl.calls = NULL;
+  *(void **)&nccl.get_id = dlsym(nccl.handle, "pncclGetUniqueId");
+  *(void **)&nccl.all_reduce = dlsym(nccl.handle, "pncclAllReduce");
+  check(!nccl.get_id || !nccl.all_reduce, "pncclX");
+  use(&nccl, 12);
+  check(*calls != before, "ncclX was called instead");
+  return 0;
+}
+
 /* NCCL calls itself: ncclBcast is one call. */
 static int nested(int n, char **paths) {
   struct nccl nccl;
@@ -415,6 +430,7 @@ static const struct {
   int (*run)(int n, char **paths);
 } cases[] = {
     {"by-path", by_path},
+    {"profiled", profiled},
     {"nested", nested},
     {"probe", probe},
     {"user-local", user_local},

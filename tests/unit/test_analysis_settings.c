@@ -30,6 +30,14 @@ static void another_value_on_one_rank_is_a_warning(void **state) {
   assert_false(warns("NCCL_ALGO"));
 }
 
+static void an_implicit_launch_order_on_one_rank_is_a_warning(void **state) {
+  (void)state;
+  start("NCCL_LAUNCH_ORDER_IMPLICIT=1", "NCCL_DEBUG=WARN");
+  assert_true(warns("NCCL_LAUNCH_ORDER_IMPLICIT is not the same on all ranks"));
+  start("NCCL_LAUNCH_ORDER_IMPLICIT=1", "NCCL_LAUNCH_ORDER_IMPLICIT=1");
+  assert_false(warns("NCCL_LAUNCH_ORDER_IMPLICIT"));
+}
+
 static void a_setting_known_to_do_harm_is_a_warning_though_all_have_it(void **state) {
   (void)state;
   start("CUDA_LAUNCH_BLOCKING=1", "CUDA_LAUNCH_BLOCKING=1");
@@ -52,6 +60,7 @@ static void its_harmless_values_are_none(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(another_value_on_one_rank_is_a_warning),
+      TEST(an_implicit_launch_order_on_one_rank_is_a_warning),
       TEST(a_setting_known_to_do_harm_is_a_warning_though_all_have_it),
       TEST(its_harmless_values_are_none),
   };
