@@ -222,6 +222,59 @@ static void an_error_after_a_message_of_two_sizes_is_no_cause(void **state) {
   job_free(&j);
 }
 
+static void one_wrong_size_among_equal_ones_is_no_receive_left_out(void **state) {
+  (void)state;
+  uint32_t a = start(4);
+  for (int turn = 0; turn < 3; turn++)
+    for (uint32_t r = 0; r < 3; r++) {
+      job_send(&j, r, a, r + 1, r == 1 && turn == 2 ? 400 : 300);
+      job_recv(&j, r + 1, a, r, 300);
+    }
+  job_block(&j, 2);
+  job_send(&j, 1, a, 2, 300); /* and goes on: leaving out the odd one, the next would agree */
+  assert_verdict(&j, "p2p count Recv 3 blame 1 waiting 2");
+}
+
+/* A pipeline of four with a collective in each turn; rank 2 leaves out its receive in turn `without`. */
+static void end_pipeline(int turns, int without) {
+  uint32_t a = start(4), b = job_comm(&j, "B", "0-3");
+  for (int turn = 1; turn <= turns; turn++) {
+    for (uint32_t r = 0; r < 4; r++) {
+      if (r && !(r == 2 && turn == without))
+        job_recv(&j, r, a, r - 1, 300);
+      if (r < 3)
+        job_send(&j, r, a, r + 1, 300);
+    }
+    job_all(&j, b, NT_FN_AllReduce, 10);
+  }
+  for (uint32_t r = 0; r < 4; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 0);
+}
+
+static void a_receive_left_out_is_told_of_a_job_that_has_ended(void **state) {
+  (void)state;
+  end_pipeline(6, 4);
+  assert_verdict(&j, "p2p Send 4 blame 2 waiting ");
+}
+
+static void a_pipeline_that_has_ended_with_all_messages_taken_is_consistent(void **state) {
+  (void)state;
+  end_pipeline(6, 0);
+  const struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CONSISTENT);
+  job_free(&j);
+}
+
+static void a_message_of_whom_no_record_is_whole_is_not_missed(void **state) {
+  (void)state;
+  end_pipeline(6, 4);
+  job_rank(&j, 2)->lost = 1;
+  const struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_equal(nt_rank_set_count(&v->findings[i].blame), 0);
+  job_free(&j);
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -239,6 +292,10 @@ int main(void) {
       TEST(a_size_is_held_against_what_its_queue_carried),
       TEST(an_error_after_a_message_of_two_sizes_is_no_cause),
       TEST(a_gap_in_front_does_not_place_an_all_to_all),
+      TEST(one_wrong_size_among_equal_ones_is_no_receive_left_out),
+      TEST(a_receive_left_out_is_told_of_a_job_that_has_ended),
+      TEST(a_pipeline_that_has_ended_with_all_messages_taken_is_consistent),
+      TEST(a_message_of_whom_no_record_is_whole_is_not_missed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,4 +35,8 @@ uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t befor
  * least twice before? */
 bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind, int64_t at_ns);
 
+/* The last such place, among its last calls, that it went past as it never did again: how often it had called the kind by
+ * then, and this one. 0 if there is none. Only where its record is whole. */
+uint32_t nt_foretell_passed(const struct nt_job *job, uint32_t rank, uint64_t kind);
+
 #endif

@@ -8,6 +8,8 @@
 
 /* How many of the rank's calls may lie between the one that it left out and the one it waits in. */
 #define LEFT_OUT_WITHIN 64
+/* How far back a place is looked for that it went past, and called the same later. */
+#define PASSED_WITHIN 512
 
 uint64_t nt_kind_collective(uint32_t joint) {
   return joint;
@@ -113,6 +115,39 @@ bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind
     if (past.kind[past.length - 1] == kind)
       break;
     found = departs(&past, kind);
+  }
+  free(past.kind);
+  return found;
+}
+
+/* What it called at `at` followed the same calls later again: a branch, or the end of a loop, and nothing left out. */
+static bool recurs(const struct past *past, uint32_t length, uint32_t at) {
+  enum { CONTEXT = 4 };
+  for (uint32_t i = at + 1; i < length && at >= CONTEXT; i++) {
+    uint32_t alike = 0;
+    while (alike <= CONTEXT && past->call[i - alike] == past->call[at - alike])
+      alike++;
+    if (alike > CONTEXT)
+      return true;
+  }
+  return false;
+}
+
+uint32_t nt_foretell_passed(const struct nt_job *job, uint32_t rank, uint64_t kind) {
+  struct past past;
+  uint32_t found = 0, called = 0, at = 0;
+  if (job->model->ranks[rank].lost || job->model->ranks[rank].overwritten ||
+      recall(job, rank, INT64_MAX, &past) < 0)
+    return 0;
+  const uint32_t length = past.length;
+  for (; at + PASSED_WITHIN < length; at++)
+    called += past.kind[at] == kind;
+  for (; at < length; at++) {
+    past.length = at + 1;
+    if (past.kind[at] == kind)
+      called++;
+    else if (departs(&past, kind) && !recurs(&past, length, at))
+      found = called + 1;
   }
   free(past.kind);
   return found;

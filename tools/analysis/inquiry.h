@@ -76,6 +76,8 @@ int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
 int nt_judge_replays(struct nt_inquiry *inquiry);
 int nt_judge_messages(struct nt_inquiry *inquiry);
+/* Messages that nobody took in a job that has ended. */
+int nt_judge_lost_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
@@ -129,12 +131,22 @@ bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_
  * for a wrong peer. */
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        struct nt_finding *finding);
+/* Of the numbers of messages that the two sides made, is each what most others made? 1 yes, 0 no, -1 there are no others.
+ * Returns 0 or -NT_ERR_MEMORY. */
+struct nt_votes {
+  int own, theirs;
+};
+int nt_count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
+                   struct nt_votes *votes);
+/* The other side ended well, owes nothing else, and went past the place where it should have called: a message left out, and
+ * no early end. Which of the queue that was; 0 if it is not so. */
+uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
+/* Where the other side went past its place, as evidence, if it did. */
+void nt_say_passed(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                   const struct nt_p2p_end *end);
 /* "rank 2 never sent what rank 3 waits for (Recv #4 on A from rank 2)": who to whom, and what is known of it. */
 #define NT_UNMATCHED_TEXT 512
 char *nt_unmatched_text(char *out, size_t size, const struct nt_inquiry *inquiry,
                         const struct nt_p2p_end *end, const struct nt_finding *finding);
-/* World ranks to blame for a pair of different sizes. */
-int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                    struct nt_rank_set *blame, enum nt_confidence *confidence);
 
 #endif

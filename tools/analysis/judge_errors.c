@@ -94,6 +94,22 @@ static bool follows_uneven(const struct nt_inquiry *inquiry, uint32_t rank, uint
   return false;
 }
 
+/* What NCCL calls a misuse may be the size of a message that the rank took before from a member without a trace. */
+static bool may_follow_absent(const struct nt_inquiry *inquiry, uint32_t rank, uint32_t joint,
+                              const struct nt_model_call *error) {
+  if (joint == NT_NONE || !inquiry->job->joints[joint].absent ||
+      error_in(error) != ncclInvalidUsage)
+    return false;
+  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[i];
+    if (end->joint == joint && end->rank == rank && !end->is_send && !end->signal &&
+        nt_p2p_call(inquiry->job, end)->enter_ns <= error->enter_ns &&
+        !nt_p2p_partner(inquiry->job, end))
+      return true;
+  }
+  return false;
+}
+
 bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank) {
   const uint32_t error = nt_error_of(inquiry, rank);
   const struct nt_job *job = inquiry->job;
@@ -103,7 +119,8 @@ bool nt_error_is_echo(const struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_place place = job->places[rank][call->view];
   if (place.joint == NT_NONE)
     return false;
-  if (follows_uneven(inquiry, rank, place.joint, call))
+  if (follows_uneven(inquiry, rank, place.joint, call) ||
+      may_follow_absent(inquiry, rank, place.joint, call))
     return true;
   if (!inquiry->divergences[place.joint].position)
     return false;
@@ -154,6 +171,8 @@ int nt_judge_errors(struct nt_inquiry *inquiry) {
     uint32_t place = own->view == NT_NONE ? NT_NONE : inquiry->job->places[r][own->view].joint;
     char text[NT_DESCRIBE], time[NT_TIME_TEXT];
     char name[NT_RESULT_TEXT];
+    if (may_follow_absent(inquiry, r, place, own))
+      finding->confidence = NT_UNDECIDED;
     if (place == joint && nt_fn_canonical(own->fn) == nt_fn_canonical(cause->fn))
       status = nt_finding_add(inquiry->job, &finding->blame, r);
     if (finding->evidence.count < 16)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends and receives: pairs of different sizes, and which side of a lonely message is to blame. */
+/* Sends and receives: which side of a lonely message is to blame. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,12 +76,8 @@ static int is_common(const struct counts *counts, uint32_t ranks, uint32_t a, ui
   return others ? alike * 2 > others : -1;
 }
 
-struct votes {
-  int own, theirs; /* as is_common */
-};
-
-static int count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
-                       uint32_t partner, struct votes *votes) {
+int nt_count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
+                   struct nt_votes *votes) {
   struct counts *counts = count_messages(inquiry, end->joint);
   uint32_t ranks = inquiry->job->model->rank_count;
   if (!counts)
@@ -150,7 +146,7 @@ static bool is_new_queue(const struct nt_inquiry *inquiry, const struct nt_p2p_e
 bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                       enum nt_confidence *confidence) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
-  struct votes votes = {-1, -1};
+  struct nt_votes votes = {-1, -1};
   if (!partner || !awaited_by(inquiry, end) || end->seq > 1)
     return false;
   enum nt_fate_kind fate = inquiry->freeze->fates[partner->rank].kind;
@@ -161,7 +157,7 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
     return fate == NT_FATE_LEFT || went_on(inquiry, end);
   if (fate == NT_FATE_LEFT)
     return is_balanced(inquiry, end, partner);
-  return count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
+  return nt_count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
 }
 
 /* In this direction it has talked to a member without a trace, which would not tell that it waits. */
@@ -200,7 +196,7 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
                        struct nt_finding *finding) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   enum nt_confidence confidence;
-  struct votes votes;
+  struct nt_votes votes;
   if (!partner)
     return 0;
   if (nt_is_wrong_peer(inquiry, end, &confidence)) {
@@ -216,7 +212,7 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   finding->confidence = NT_LIKELY;
   if (is_new_queue(inquiry, end)) /* it may have been about to serve the other next */
     return blame_both(inquiry, end, &finding->blame);
-  int status = count_votes(inquiry, end, partner->rank, &votes);
+  int status = nt_count_votes(inquiry, end, partner->rank, &votes);
   if (status)
     return status;
   /* The partner is the end of the chain: it waits for nothing. What they did before, it owes again. */
@@ -229,87 +225,8 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   return blame_both(inquiry, end, &finding->blame);
 }
 
-/* Bytes that both of the last two pairs of the queue in front of this one carried; false if that is no habit. */
-static bool usual_size(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                       uint64_t *bytes) {
-  if (send - inquiry->p2p.ends < 4)
-    return false;
-  for (const struct nt_p2p_end *a = send - 4; a < send; a += 2) {
-    const struct nt_p2p_end *b = a + 1;
-    const uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, a));
-    if (!nt_p2p_same_queue(a, send) || !nt_p2p_is_pair(a, b) ||
-        sent != nt_call_bytes(nt_p2p_call(inquiry->job, b)) || (a != send - 4 && sent != *bytes))
-      return false;
-    *bytes = sent;
-  }
-  return true;
-}
-
-int nt_blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                    struct nt_rank_set *blame, enum nt_confidence *confidence) {
-  const struct nt_p2p_end *recv = send + 1;
-  uint64_t sent = nt_call_bytes(nt_p2p_call(inquiry->job, send)), before = 0;
-  uint64_t expected = nt_call_bytes(nt_p2p_call(inquiry->job, recv));
-  uint32_t like_send = 0, like_recv = 0;
-  *confidence = NT_LIKELY;
-  /* What the queue has always carried, then what others carry at the same position. */
-  if (usual_size(inquiry, send, &before) && (before == sent) != (before == expected))
-    return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
-  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
-    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
-    if (other->joint != send->joint || other->seq != send->seq || other->rank == send->rank ||
-        other->rank == recv->rank)
-      continue;
-    uint64_t bytes = nt_call_bytes(nt_p2p_call(inquiry->job, other));
-    like_send += bytes == sent;
-    like_recv += bytes == expected;
-  }
-  if ((like_send > 1 && !like_recv) || (like_recv > 1 && !like_send))
-    *confidence = NT_CERTAIN;
-  if (like_send > 1 && !like_recv)
-    return nt_finding_add(inquiry->job, blame, recv->rank);
-  if (like_recv > 1 && !like_send)
-    return nt_finding_add(inquiry->job, blame, send->rank);
-  return blame_both(inquiry, send, blame);
-}
-
-static uint64_t bytes_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
-  return nt_call_bytes(nt_p2p_call(inquiry->job, end));
-}
-
 static int32_t world_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
   return inquiry->job->model->ranks[end->rank].world;
-}
-
-/* "0→1 sends 3, 1 expects 5", in elements of a common type, else in bytes. */
-static void say_sizes(const struct nt_inquiry *inquiry, struct nt_finding *finding,
-                      const struct nt_p2p_end *send, const struct nt_p2p_end *recv) {
-  const struct nt_model_call *a = nt_p2p_call(inquiry->job, send);
-  const struct nt_model_call *b = nt_p2p_call(inquiry->job, recv);
-  const bool typed = a->dtype == b->dtype;
-  char type[32];
-  nt_lines_add(
-      &finding->evidence, "%d→%d sends %llu, %d expects %llu (%s)", world_of(inquiry, send),
-      world_of(inquiry, recv), (unsigned long long)(typed ? a->count : bytes_of(inquiry, send)),
-      world_of(inquiry, recv), (unsigned long long)(typed ? b->count : bytes_of(inquiry, recv)),
-      typed ? nt_dtype_text(type, sizeof type, a->dtype) : "bytes");
-}
-
-/* Whoever still waits in this queue: small messages are sent without waiting. */
-static int add_waiters(const struct nt_inquiry *inquiry, struct nt_finding *finding,
-                       uint32_t first) {
-  const struct nt_p2p_end *queue = &inquiry->p2p.ends[first];
-  int status = 0;
-  for (uint32_t i = first; i < inquiry->p2p.count && !status; i++) {
-    const struct nt_p2p_end *end = &inquiry->p2p.ends[i];
-    if (!nt_p2p_same_queue(end, queue))
-      break;
-    if (inquiry->freeze->fates[end->rank].kind == NT_FATE_ALIVE &&
-        (end->is_send ? nt_call_is_open(inquiry->job, end->rank, end->call)
-                      : nt_call_unfinished(inquiry->job, end->rank, end->call)))
-      status = nt_finding_add(inquiry->job, &finding->waiting, end->rank);
-  }
-  return status;
 }
 
 /* What the partner did in the other direction instead, to or from somebody else; NULL if nothing. */
@@ -391,82 +308,4 @@ char *nt_unmatched_text(char *out, size_t size, const struct nt_inquiry *inquiry
              waits ? "waits for" : "expects", end->signal ? "signal" : "message", peer, since,
              place, known);
   return out;
-}
-
-/* A message that was left out, or is too many, among others of its queue. */
-static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *shift) {
-  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
-  const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
-  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, lonely->joint);
-  char text[NT_UNMATCHED_TEXT];
-  if (!finding)
-    return -NT_ERR_MEMORY;
-  finding->fn = nt_p2p_call(inquiry->job, lonely)->fn;
-  finding->seq = lonely->seq;
-  finding->confidence = NT_CERTAIN;
-  finding->since_ns = nt_p2p_call(inquiry->job, lonely)->enter_ns;
-  int status = nt_blame_unmatched(inquiry, lonely, finding);
-  finding->field = NULL;
-  nt_finding_say(finding, "%s; what follows it between the two meets the wrong one",
-                 nt_unmatched_text(text, sizeof text, inquiry, lonely, finding));
-  if (!status)
-    status = add_waiters(inquiry, finding, shift->uneven);
-  say_sizes(inquiry, finding, send, send + 1);
-  nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
-               shift->agree);
-  return status;
-}
-
-static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *send) {
-  const struct nt_p2p_end *recv = send + 1;
-  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, send->joint);
-  char a[128], b[128], place[NT_DESCRIBE], who[NT_DESCRIBE];
-  if (!finding)
-    return -NT_ERR_MEMORY;
-  int status = nt_blame_uneven(inquiry, send, &finding->blame, &finding->confidence);
-  /* Name the call as the innocent side counts it. */
-  const int32_t world = world_of(inquiry, send);
-  const bool sender = world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
-  finding->fn = nt_p2p_call(inquiry->job, sender ? recv : send)->fn;
-  finding->seq = send->seq;
-  finding->field = "count";
-  finding->since_ns = nt_p2p_call(inquiry->job, recv)->enter_ns;
-  if (!status && inquiry->freeze->fates[recv->rank].kind == NT_FATE_ALIVE &&
-      nt_call_unfinished(inquiry->job, recv->rank, recv->call))
-    status = nt_finding_add(inquiry->job, &finding->waiting, recv->rank);
-  nt_describe_arguments(a, sizeof a, nt_p2p_call(inquiry->job, send));
-  nt_describe_arguments(b, sizeof b, nt_p2p_call(inquiry->job, recv));
-  nt_describe_place(place, sizeof place, inquiry->job, finding->fn, send->seq, send->joint);
-  const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, recv);
-  uint64_t usual = 0;
-  const bool past = usual_size(inquiry, send, &usual) && (usual == sent) != (usual == expected);
-  if (nt_rank_set_count(&finding->blame) == 1)
-    nt_finding_say(
-        finding, "rank %d sends %s to rank %d, which expects %s (%s); %s deviates from %s", world,
-        a, world_of(inquiry, recv), b, place, nt_describe_ranks(who, sizeof who, &finding->blame),
-        past ? "the messages between the two before" : "what other ranks exchange");
-  else
-    nt_finding_say(finding,
-                   "rank %d sends %s to rank %d, which expects %s (%s); either may be the one "
-                   "that is wrong",
-                   world, a, world_of(inquiry, recv), b, place);
-  say_sizes(inquiry, finding, send, recv);
-  return status;
-}
-
-int nt_judge_messages(struct nt_inquiry *inquiry) {
-  enum { TOLD = 16 };
-  const struct nt_p2p_end *before = NULL;
-  uint32_t told = 0;
-  int status = 0;
-  for (uint32_t i = 0; i < inquiry->p2p.uneven_count && told < TOLD && !status; i++) {
-    const struct nt_p2p_end *send = &inquiry->p2p.ends[inquiry->p2p.uneven[i]];
-    if (before && (before->rank == send->rank || nt_p2p_same_queue(before, send)))
-      continue; /* of one sender, the first */
-    before = send;
-    const struct nt_p2p_shift *shift = nt_p2p_shift_at(&inquiry->p2p, inquiry->p2p.uneven[i]);
-    status = shift ? judge_shift(inquiry, shift) : judge_uneven(inquiry, send);
-    told++;
-  }
-  return status;
 }

@@ -153,6 +153,8 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
     return NT_CLASS_DEAD;
+  if (message && nt_went_past(inquiry, &inquiry->p2p.ends[stuck->item]))
+    return NT_CLASS_P2P;
   if (blame->why == BLAME_LEFT || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))
     return NT_CLASS_LEFT;
   if (creation)
@@ -254,6 +256,8 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   case NT_CLASS_P2P:
     nt_unmatched_text(message, sizeof message, inquiry, &inquiry->p2p.ends[stuck->item], finding);
     nt_finding_say(finding, "%s", message);
+    if (nt_went_past(inquiry, &inquiry->p2p.ends[stuck->item]))
+      nt_say_passed(inquiry, finding, &inquiry->p2p.ends[stuck->item]);
     break;
   default: /* a creation too */
     say_missing(inquiry, finding, stuck, who, place, waiting);

@@ -222,6 +222,8 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_send_cycles(inquiry);
   if (!status)
+    status = nt_judge_lost_messages(inquiry);
+  if (!status)
     status = nt_judge_deaths(inquiry);
   if (!status)
     status = nt_judge_errors(inquiry);

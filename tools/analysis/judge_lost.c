@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that were left out, and nobody waited: what followed in their queue met the wrong one, to the job's end.
+ *
+ * A rank that has ended well made all its calls: a message without counterpart is none that may still be taken. Who left one out
+ * has gone past the place where it had always called, and owes nothing else; who ended early owes all that comes after.
+ */
+#include <stdio.h>
+
+#include "analysis/foretell.h"
+#include "analysis/inquiry.h"
+#include "cli/text.h"
+
+static bool has_ended(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_fate *fate = &inquiry->freeze->fates[rank];
+  return fate->kind == NT_FATE_LEFT && !fate->lives &&
+         inquiry->job->model->ranks[rank].state == NT_PROCESS_EXITED;
+}
+
+static bool is_whole(const struct nt_inquiry *inquiry, uint32_t rank) {
+  return !inquiry->job->model->ranks[rank].lost && !inquiry->job->model->ranks[rank].overwritten;
+}
+
+/* Does somebody else lack a call of the rank, or another queue a message? */
+static bool owes_more(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                      uint32_t rank) {
+  for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
+    const struct nt_member *partner = nt_p2p_partner(inquiry->job, other);
+    if (partner && partner->rank == rank && !nt_p2p_same_queue(other, end))
+      return true;
+  }
+  for (uint32_t i = 0; i < inquiry->waits.count; i++) {
+    const struct nt_stuck *stuck = &inquiry->waits.list[i];
+    if (stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV)
+      continue;
+    for (uint32_t j = 0; j < stuck->laggard_count + stuck->leaver_count; j++)
+      if (rank == (j < stuck->laggard_count ? stuck->laggards[j]
+                                            : stuck->leavers[j - stuck->laggard_count]))
+        return true;
+  }
+  return false;
+}
+
+static uint32_t passed(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                       uint32_t partner) {
+  const uint32_t at = nt_foretell_passed(
+      inquiry->job, partner,
+      nt_kind_message(end->joint, !end->is_send, end->is_send ? end->source : end->destination));
+  return at && at <= end->seq ? at : 0;
+}
+
+uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  if (!partner || end->signal || !has_ended(inquiry, partner->rank) ||
+      !is_whole(inquiry, partner->rank) || owes_more(inquiry, end, partner->rank))
+    return 0;
+  return passed(inquiry, end, partner->rank);
+}
+
+/* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both. */
+static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
+                 bool past, struct nt_finding *finding) {
+  struct nt_votes votes;
+  int status = nt_count_votes(inquiry, end, partner, &votes);
+  bool own = (!votes.own && votes.theirs) || (votes.own < 0 && votes.theirs == 1);
+  bool theirs = (!votes.theirs && votes.own) || (votes.theirs < 0 && votes.own == 1);
+  finding->confidence = theirs && past ? NT_CERTAIN : NT_LIKELY;
+  theirs |= past;
+  if (!own && !theirs)
+    own = theirs = true;
+  if (!status && own)
+    status = nt_finding_add(inquiry->job, &finding->blame, end->rank);
+  if (!status && theirs)
+    status = nt_finding_add(inquiry->job, &finding->blame, partner);
+  return status;
+}
+
+static int judge_lost(struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner) {
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, end->joint);
+  const uint32_t at = passed(inquiry, end, partner);
+  const struct nt_model_call *call = nt_p2p_call(inquiry->job, end);
+  char text[NT_UNMATCHED_TEXT];
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->fn = call->fn;
+  finding->seq = at ? at : end->seq;
+  finding->since_ns = call->enter_ns;
+  int status = blame(inquiry, end, partner, at, finding);
+  nt_finding_say(finding, "%s; nobody waited, and all have ended",
+                 nt_unmatched_text(text, sizeof text, inquiry, end, finding));
+  nt_say_passed(inquiry, finding, end);
+  return status;
+}
+
+void nt_say_passed(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                   const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  const uint32_t at = partner ? passed(inquiry, end, partner->rank) : 0;
+  if (at)
+    nt_lines_add(
+        &finding->evidence,
+        "rank %d went past the place where it had always %s, at #%u: what followed between "
+        "the two met the wrong one",
+        nt_member_rank(inquiry->job, partner)->world, end->is_send ? "received" : "sent", at);
+}
+
+int nt_judge_lost_messages(struct nt_inquiry *inquiry) {
+  enum { TOLD = 4 };
+  const struct nt_p2p_end *before = NULL;
+  uint32_t told = 0;
+  int status = 0;
+  if (inquiry->verdict->count)
+    return 0;
+  for (uint32_t i = 0; i < inquiry->p2p.unmatched_count && told < TOLD && !status; i++) {
+    const struct nt_p2p_end *end = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
+    const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+    if (end->signal || !partner || (before && nt_p2p_same_queue(before, end)) ||
+        !has_ended(inquiry, end->rank) || !has_ended(inquiry, partner->rank) ||
+        !is_whole(inquiry, end->rank) || !is_whole(inquiry, partner->rank))
+      continue;
+    before = end;
+    status = judge_lost(inquiry, end, partner->rank);
+    told++;
+  }
+  return status;
+}
