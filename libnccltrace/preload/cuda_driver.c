@@ -34,33 +34,38 @@ static const struct {
     {offsetof(struct nt_cuda_driver, driver_get_version), "cuDriverGetVersion", NULL},
 };
 
-static void find_entries(void *driver) {
+static void find_entries(void *driver, struct nt_cuda_driver *out) {
   for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
     void *found = dlsym(driver, entries[i].name);
     if (!found && entries[i].older)
       found = dlsym(driver, entries[i].older);
-    *(void **)(void *)((char *)&table + entries[i].at) = found;
+    *(void **)(void *)((char *)out + entries[i].at) = found;
   }
 }
 
+/* The loader is asked before the lock is taken: whoever holds its lock, in a constructor, may wait for ours. */
 const struct nt_cuda_driver *nt_cuda_driver(void) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  struct nt_cuda_driver fresh = {0};
   if (driver)
     return driver;
-  nt_fork_lock(&lock);
-  void *handle = nt_cuda_driver_found ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (handle) {
-    find_entries(handle);
-    table.has_events = table.ctx_get_current && table.ctx_set_current && table.event_create &&
-                       table.event_record && table.event_query && table.stream_is_capturing &&
-                       table.exchange_capture_mode;
-    if (table.ctx_get_device)
-      __atomic_store_n(&nt_cuda_driver_found, &table, __ATOMIC_RELEASE);
-  }
+  // cppcheck-suppress resourceLeak ; the reference keeps the entries where they are
+  void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (handle)
+    find_entries(handle, &fresh);
   (void)dlerror(); /* what our look-ups left is not the application's */
-  driver = nt_cuda_driver_found;
+  if (!fresh.ctx_get_device)
+    return NULL;
+  fresh.has_events = fresh.ctx_get_current && fresh.ctx_set_current && fresh.event_create &&
+                     fresh.event_record && fresh.event_query && fresh.stream_is_capturing &&
+                     fresh.exchange_capture_mode;
+  nt_fork_lock(&lock);
+  if (!nt_cuda_driver_found) {
+    table = fresh;
+    __atomic_store_n(&nt_cuda_driver_found, &table, __ATOMIC_RELEASE);
+  }
   nt_fork_unlock(&lock);
-  return driver;
+  return nt_cuda_driver_known();
 }
 
 struct nt_cuda_capture nt_cuda_capture_of(nt_cu_stream stream) {

@@ -202,7 +202,7 @@ static const char *ask_and_walk(struct walk *walk, uint32_t tid) {
 
 /* From before it is asked on: a thread that is held inside a fork would keep the walk out. */
 static const char *look_at(struct walk *walk, uint32_t tid) {
-  if (!nt_fork_gate_enter())
+  if (!nt_fork_gate_enter(NT_GATE_DUMP_MS))
     return "not asked: the program forked all the time";
   const char *reason = ask_and_walk(walk, tid);
   nt_fork_gate_leave();
@@ -291,7 +291,7 @@ static void walk_threads(struct nt_buffer *out, struct walk *walk, DIR *dir) {
 /* dlopen holds the loader's locks, too. */
 static const struct nt_unwinder *open_unwinder(const char **reason) {
   *reason = "the program forked all the time";
-  if (!nt_fork_gate_enter())
+  if (!nt_fork_gate_enter(NT_GATE_DUMP_MS))
     return NULL;
   const struct nt_unwinder *unwinder = nt_unwinder_open(reason);
   nt_fork_gate_leave();

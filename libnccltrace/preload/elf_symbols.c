@@ -20,6 +20,9 @@ static NT_EARLY void take_relocations(struct nt_elf_tables *out, const ElfW(Dyn)
   case DT_RELASZ:
     out->rela_count = entry->d_un.d_val / sizeof(ElfW(Rela));
     break;
+  case DT_RELACOUNT:
+    out->relative_count = entry->d_un.d_val;
+    break;
   case DT_JMPREL:
     out->plt = pointer(out->base, entry->d_un.d_ptr);
     break;
@@ -44,7 +47,7 @@ bool nt_elf_tables(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct nt_elf_tab
   out->gnu_hash = out->sysv_hash = NULL;
   out->versions = NULL;
   out->rela = out->plt = NULL;
-  out->rela_count = out->plt_count = 0;
+  out->rela_count = out->plt_count = out->relative_count = 0;
   out->symbolic = false;
   for (const ElfW(Dyn) *entry = dynamic; entry && entry->d_tag != DT_NULL; entry++) {
     if (entry->d_tag == DT_SYMTAB)

@@ -29,8 +29,9 @@ struct nt_elf_tables {
   const uint32_t *sysv_hash; /* objects of old linkers have only this one */
   const ElfW(Half) * versions;
   const ElfW(Rela) * rela, *plt; /* relocations of data, and of the procedure linkage table */
-  size_t rela_count, plt_count;
-  bool symbolic; /* its own references are bound inside it: -Bsymbolic */
+  size_t rela_count, plt_count,
+      relative_count; /* the last: of the first of rela, which name no symbol */
+  bool symbolic;      /* its own references are bound inside it: -Bsymbolic */
 };
 
 /* The object stays loaded as long as the tables are used. false: it has no symbols. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each side says that it comes before it looks for the other, in one order for all (sequentially consistent): of
- * two that come at once at least one sees the other. The dump thread gives way; a fork waits.
+ * two that come at once at least one sees the other. Who would go in gives way; a fork waits.
  *
  * The thread that forks may be asked for its stack while it waits: the handler runs inside its sleep.
  */
@@ -15,10 +15,10 @@
 
 #include "trace/clock.h"
 
-enum { FORK_WAITS_MS = 200, ENTRY_WAITS_MS = 100, POLL_US = 50 };
+enum { FORK_WAITS_MS = 200, POLL_US = 50 };
 
-static _Atomic bool inside; /* the dump thread is */
-static _Atomic int forks;   /* between their first and their last handler */
+static _Atomic int inside; /* threads that are */
+static _Atomic int forks;  /* between their first and their last handler */
 
 static uint64_t after(unsigned ms) {
   return nt_clock_ns(CLOCK_MONOTONIC) + (uint64_t)ms * 1000000;
@@ -44,32 +44,41 @@ static void before_fork(void) {
   errno = saved_errno;
 }
 
-/* Where the handlers were registered in the middle of a fork the first one has not run. */
-static void after_fork_in_parent(void) {
-  int now = atomic_load(&forks);
-  while (now > 0 && !atomic_compare_exchange_weak(&forks, &now, now - 1))
+/* Not below 0: where the handlers were registered in the middle of a fork the first one has not run, and where a child
+ * was made inside it begins at 0. */
+static void count_down(_Atomic int *counter) {
+  int now = atomic_load(counter);
+  while (now > 0 && !atomic_compare_exchange_weak(counter, &now, now - 1))
     ;
+}
+
+static void after_fork_in_parent(void) {
+  count_down(&forks);
 }
 
 static void after_fork_in_child(void) {
   atomic_store(&forks, 0);
-  atomic_store(&inside, false);
+  atomic_store(&inside, 0);
 }
 
-bool nt_fork_gate_enter(void) {
-  static bool registered; /* in a child too, which has its parent's handlers */
-  const uint64_t end = after(ENTRY_WAITS_MS);
-  if (!registered)
-    registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+/* Before there are other threads: who registers handlers while a fork is under way waits for it in an old libc. A child
+ * has its parent's. */
+__attribute__((constructor)) static void register_handlers(void) {
+  (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+bool nt_fork_gate_enter(unsigned wait_ms) {
+  uint64_t end = 0;
   do {
-    atomic_store(&inside, true);
+    atomic_fetch_add(&inside, 1);
     if (!atomic_load(&forks))
       return true;
-    atomic_store(&inside, false);
+    count_down(&inside);
+    end = end ? end : after(wait_ms);
   } while (wait_a_moment(end));
   return false;
 }
 
 void nt_fork_gate_leave(void) {
-  atomic_store(&inside, false);
+  count_down(&inside);
 }

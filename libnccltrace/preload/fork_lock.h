@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +37,20 @@ static inline void nt_fork_lock(struct nt_fork_lock *lock) {
     nanosleep(&pause, NULL);
   }
   lock->cancel_state = cancel_state;
+}
+
+/* The same without waiting: false while another thread of this process holds it. */
+static inline bool nt_fork_trylock(struct nt_fork_lock *lock) {
+  int self = getpid(), cancel_state, holder = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  for (int tries = 0; tries < 2 && holder != self; tries++)
+    if (atomic_compare_exchange_strong_explicit(&lock->holder, &holder, self, memory_order_acquire,
+                                                memory_order_relaxed)) {
+      lock->cancel_state = cancel_state;
+      return true;
+    }
+  pthread_setcancelstate(cancel_state, NULL);
+  return false;
 }
 
 static inline void nt_fork_unlock(struct nt_fork_lock *lock) {

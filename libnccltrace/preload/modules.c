@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/modules.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "preload/dump_thread.h"
+#include "preload/fork_gate.h"
 
 /* The loader is in every process; a need for it in this library is one too many. */
 #pragma weak _r_debug
@@ -88,10 +90,17 @@ static bool walk_list(int (*look)(struct dl_phdr_info *info, size_t size, void *
 }
 
 int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
-  int result;
-  if (getpid() == loaded_in)
-    return dl_iterate_phdr(look, data);
-  walk_list(look, data, &result);
+  int result, cancel_state;
+  if (getpid() != loaded_in) {
+    walk_list(look, data, &result);
+    return result;
+  }
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* nobody would leave */
+  bool entered = nt_fork_gate_enter(NT_GATE_CALL_MS);
+  result = dl_iterate_phdr(look, data);
+  if (entered)
+    nt_fork_gate_leave();
+  pthread_setcancelstate(cancel_state, NULL);
   return result;
 }
 

@@ -24,7 +24,8 @@ struct nt_module {
   char path[NT_MODULE_PATH];       /* absolute, but for the kernel's own "linux-vdso.so.1" */
 };
 
-/* dl_iterate_phdr, which does not hang in a forked child. There a name and the program headers are all that the
+/* dl_iterate_phdr, which does not hang in a forked child, and makes none hang: a fork waits until it is over. So the
+ * callback is quick, takes no lock and allocates nothing. In a child There a name and the program headers are all that the
  * callback is told, valid until it returns. Its result, or 0. */
 int nt_modules_each(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 

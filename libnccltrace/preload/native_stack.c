@@ -24,6 +24,10 @@ bool nt_native_on;
 
 static char state[240];
 static const struct nt_unwinder *unwinder;
+
+/* Made by the linker: where this object begins and ends. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
 static uintptr_t own_low, own_high;
 static _Atomic uintptr_t python_low, python_high; /* high 0: not known yet */
 static _Atomic uint64_t
@@ -41,7 +45,9 @@ void nt_native_start(bool wanted) {
     nt_log("native stacks: %s", reason);
     return;
   }
-  if (!nt_intern_tables || !nt_module_range((const void *)nt_native_start, &own_low, &own_high)) {
+  own_low = (uintptr_t)__ehdr_start;
+  own_high = (uintptr_t)_end;
+  if (!nt_intern_tables) {
     snprintf(state, sizeof(state), "off: there was no memory");
     return;
   }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "preload/fork_gate.h"
+
 enum { LINKS = 36 /* NVML_NVLINK_MAX_LINKS */, KEY = 64 };
 
 /* One GPU while it is asked. */
@@ -243,7 +245,12 @@ static void ask_all(struct nt_buffer *out, void *nvml, const struct nt_gpu *gpus
 
 void nt_nvml_ask(struct nt_buffer *out, const char *library, const struct nt_gpu *gpus,
                  unsigned count) {
+  if (!nt_fork_gate_enter(NT_GATE_DUMP_MS)) {
+    nt_dump_add_fact(out, "missing.NVML", "the program forked all the time");
+    return;
+  }
   void *nvml = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  nt_fork_gate_leave();
   if (!nvml) {
     const char *why = dlerror();
     nt_dump_add_fact(out, "missing.NVML", "%s", why ? why : "it cannot be opened");

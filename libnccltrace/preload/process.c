@@ -32,6 +32,7 @@
 #include "preload/requests.h"
 #include "preload/settings.h"
 #include "preload/stack_intern.h"
+#include "preload/unwinder.h"
 #include "preload/world.h"
 #include "trace/error.h"
 
@@ -43,6 +44,8 @@ static struct nt_guard never;
 struct nt_guard *nt_guard = &never;
 
 static struct nt_fork_lock lock;
+static struct nt_settings
+    settings; /* once read, of this process or of one that it was forked from */
 static bool python_wanted;
 
 static void wipe_guard(void) {
@@ -90,16 +93,14 @@ static void at_exit(int code, void *unused) {
 }
 
 /* Without memory for its tables there are no stacks, and the evidence lacks its line on them. */
-static void start_stacks(const struct nt_settings *settings) {
+static void start_stacks(void) {
   struct nt_area *area = &nt_process.area;
-  nt_python_allow(settings->python);
-  bool wanted = settings->python || settings->native;
+  nt_python_allow(settings.python);
+  bool wanted = settings.python || settings.native;
   bool ready = nt_intern_start(wanted ? area->codes : NULL, wanted ? area->stacks : NULL) == 0;
-  python_wanted = settings->python && ready && nt_intern_tables;
+  python_wanted = settings.python && ready && nt_intern_tables;
   nt_python_stack_enable(python_wanted);
-  if (python_wanted)
-    nt_python_find();
-  nt_native_start(settings->native);
+  nt_native_start(settings.native);
 }
 
 /* A program may make its first communicator before it embeds an interpreter. */
@@ -108,9 +109,7 @@ static void find_python_late(void) {
   int saved_errno = errno;
   if (!python_wanted || nt_python_describe(&version, &state))
     return;
-  nt_fork_lock(&lock);
   nt_python_find();
-  nt_fork_unlock(&lock);
   errno = saved_errno;
 }
 
@@ -129,14 +128,8 @@ static const char *refusal(int reason) {
 }
 
 static void start(int rank, int nranks) {
-  struct nt_settings settings;
   struct nt_world world;
   char directory[256];
-  nt_settings_read(&settings);
-  if (!settings.enabled)
-    nt_log("NCCLTRACE=%s: this process is not traced", getenv("NCCLTRACE"));
-  if (!settings.enabled)
-    return;
   nt_dlsym_say();
   nt_world_read(&world);
   if (nt_area_directory(directory, sizeof(directory)) != 0) {
@@ -154,7 +147,7 @@ static void start(int rank, int nranks) {
   nt_comms_reset();
   nt_comm_config_reset();
   nt_gpu_reset(settings.gpu);
-  start_stacks(&settings);
+  start_stacks();
   fill_header(&world, rank, nranks);
   if (!nt_process.area.path[0])
     nt_complain(nt_process.area.header,
@@ -175,12 +168,40 @@ static void start(int rank, int nranks) {
     return;
   }
   nt_dump_start(); /* without it requests are answered, and the trace lacks dumps */
-  nt_process_find_exit();
   on_exit(at_exit, NULL);
   __atomic_store_n(&nt_guard->recording, 1, __ATOMIC_RELEASE);
   nt_log("tracing rank %d of %d, live area %s", nt_process.area.header->world_rank,
          nt_process.area.header->world_size,
          nt_process.area.path[0] ? nt_process.area.path : "in memory");
+}
+
+/* The settings, read by the first thread that asks. False: nothing is recorded. */
+static bool is_wanted(void) {
+  bool wanted;
+  nt_fork_lock(&lock);
+  if (!nt_guard->tried && !nt_guard->settled) {
+    bool guarded = make_guard();
+    nt_settings_read(&settings);
+    if (!settings.enabled)
+      nt_log("NCCLTRACE=%s: this process is not traced", getenv("NCCLTRACE"));
+    nt_guard->settled = 1;
+    nt_guard->tried = !guarded || !settings.enabled;
+  }
+  wanted = !nt_guard->tried;
+  nt_fork_unlock(&lock);
+  return wanted;
+}
+
+/* All that start() needs of the loader, under no lock: a constructor that makes a communicator holds the loader's, and
+ * would wait for us. */
+static void ask_loader(void) {
+  const char *reason;
+  nt_nccl_copies_look();
+  if (settings.python)
+    nt_python_find();
+  if (settings.native)
+    (void)nt_unwinder_open(&reason);
+  nt_process_find_exit();
 }
 
 bool nt_process_start(int rank, int nranks) {
@@ -190,15 +211,15 @@ bool nt_process_start(int rank, int nranks) {
     return true;
   }
   int saved_errno = errno;
-  nt_nccl_copies_look(); /* not under the lock: it takes the loader's */
-  nt_fork_lock(&lock);
-  if (!nt_guard->tried) {
-    bool guarded = make_guard();
-    nt_guard->tried = 1;
-    if (guarded)
+  if (is_wanted()) {
+    ask_loader();
+    nt_fork_lock(&lock);
+    if (!nt_guard->tried) {
+      nt_guard->tried = 1;
       start(rank, nranks);
+    }
+    nt_fork_unlock(&lock);
   }
-  nt_fork_unlock(&lock);
   errno = saved_errno;
   return nt_recording();
 }

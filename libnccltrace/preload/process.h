@@ -30,7 +30,8 @@ extern struct nt_process nt_process;
 /* On a page of its own, zero in a forked child. */
 struct nt_guard {
   uint32_t recording;
-  uint32_t tried; /* a start was, under the lock */
+  uint32_t settled; /* the settings have been read, under the lock */
+  uint32_t tried;   /* a start was, under the lock, or is not to be */
 };
 extern struct nt_guard *nt_guard;
 

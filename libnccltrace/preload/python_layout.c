@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preload/fork_lock.h"
 #include "preload/modules.h"
 #include "preload/python_rows.h"
 #include "trace/python_lines.h"
@@ -25,6 +26,7 @@ const struct nt_python *nt_python_found;
 
 static struct nt_python python;
 static const char *version_text, *state_text;
+static struct nt_fork_lock lock;
 static bool forbidden;
 
 const struct nt_python_layout *nt_python_layout_at(size_t i) {
@@ -196,9 +198,9 @@ static int64_t basic_size(const void *type) {
   return size;
 }
 
-static bool set_layout(void *handle, uint32_t hex, const char **reason) {
-  struct nt_python_layout *layout = &python.layout;
-  const void *runtime = python.runtime = dlsym(handle, "_PyRuntime");
+static bool set_layout(void *handle, uint32_t hex, struct nt_python *out, const char **reason) {
+  struct nt_python_layout *layout = &out->layout;
+  const void *runtime = out->runtime = dlsym(handle, "_PyRuntime");
   if (hex < 0x03080000)
     return refuse(reason, "versions before 3.8 are not supported");
   if (hex >= 0x030d0000) {
@@ -210,9 +212,9 @@ static bool set_layout(void *handle, uint32_t hex, const char **reason) {
     /* Both exist only in builds whose objects are larger. */
     return refuse(reason, "debug builds before 3.13 are not supported");
   }
-  nt_python_read_lists(runtime, hex, &python.lists);
-  for (python.row = 0; python.row < NT_PYTHON_ROWS; python.row++) {
-    const struct nt_python_layout *row = &table[python.row];
+  nt_python_read_lists(runtime, hex, &out->lists);
+  for (out->row = 0; out->row < NT_PYTHON_ROWS; out->row++) {
+    const struct nt_python_layout *row = &table[out->row];
     if (hex < 0x030d0000 && row->version == hex >> 16)
       *layout = *row;
     if (row->version == hex >> 16 && memcmp(row, layout, sizeof(*row)) == 0)
@@ -221,52 +223,65 @@ static bool set_layout(void *handle, uint32_t hex, const char **reason) {
   return hex >= 0x030d0000; /* a layout of its own: the walk looks offsets up */
 }
 
-static bool set_symbols(void *handle, const char **reason) {
-  *(void **)&python.first_interpreter = dlsym(handle, "PyInterpreterState_Head");
-  python.frame_type = dlsym(handle, "PyFrame_Type");
-  *(void **)&python.this_thread = dlsym(handle, "PyGILState_GetThisThreadState");
-  *(void **)&python.is_finalizing = dlsym(handle, "Py_IsFinalizing");
-  if (!python.is_finalizing)
-    *(void **)&python.is_finalizing = dlsym(handle, "_Py_IsFinalizing");
-  python.code_type = dlsym(handle, "PyCode_Type");
-  python.text_type = dlsym(handle, "PyUnicode_Type");
-  python.bytes_type = dlsym(handle, "PyBytes_Type");
-  if (!python.this_thread || !python.is_finalizing || !python.code_type || !python.text_type ||
-      !python.bytes_type)
+static bool set_symbols(void *handle, struct nt_python *out, const char **reason) {
+  *(void **)&out->first_interpreter = dlsym(handle, "PyInterpreterState_Head");
+  out->frame_type = dlsym(handle, "PyFrame_Type");
+  *(void **)&out->this_thread = dlsym(handle, "PyGILState_GetThisThreadState");
+  *(void **)&out->is_finalizing = dlsym(handle, "Py_IsFinalizing");
+  if (!out->is_finalizing)
+    *(void **)&out->is_finalizing = dlsym(handle, "_Py_IsFinalizing");
+  out->code_type = dlsym(handle, "PyCode_Type");
+  out->text_type = dlsym(handle, "PyUnicode_Type");
+  out->bytes_type = dlsym(handle, "PyBytes_Type");
+  if (!out->this_thread || !out->is_finalizing || !out->code_type || !out->text_type ||
+      !out->bytes_type)
     return refuse(reason, "it lacks a symbol that is needed");
   return true;
 }
 
-static bool agrees(const char **reason) {
-  const struct nt_python_layout *layout = &python.layout;
-  if (basic_size(python.code_type) != layout->code_size ||
+static bool agrees(const struct nt_python *found, const char **reason) {
+  const struct nt_python_layout *layout = &found->layout;
+  if (basic_size(found->code_type) != layout->code_size ||
       (layout->frame_size &&
-       (!python.frame_type || basic_size(python.frame_type) != layout->frame_size)))
+       (!found->frame_type || basic_size(found->frame_type) != layout->frame_size)))
     return refuse(reason, "its objects are not those of the release");
   return true;
 }
 
-void nt_python_find(void) {
+/* No other lock is taken under this one, and the loader is not asked. */
+static void publish(const struct nt_python *found, const char *text, const char *reason) {
   static char version[32], state[128];
+  nt_fork_lock(&lock);
+  if (!version_text) {
+    snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " +"), text);
+    snprintf(state, sizeof(state), found ? "on" : "off: %s", reason);
+    state_text = state;
+    if (found) {
+      python = *found;
+      __atomic_store_n(&nt_python_found, &python, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&version_text, version, __ATOMIC_RELEASE);
+  }
+  nt_fork_unlock(&lock);
+}
+
+void nt_python_find(void) {
+  struct nt_python found = {0};
   const char *reason = "";
-  if (version_text)
-    return;
   void *handle;
-  const char *(*get_version)(void);
-  if (!find_handle(&handle))
+  const char *(*get_version)(void) = NULL;
+  if (__atomic_load_n(&version_text, __ATOMIC_ACQUIRE))
     return;
-  *(void **)&get_version = dlsym(handle, "Py_GetVersion");
-  if (!get_version)
-    return;
-  const char *text = get_version();
-  snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " +"), text);
-  uint32_t hex = hex_version(handle, text);
-  bool usable = set_layout(handle, hex, &reason) && set_symbols(handle, &reason) && agrees(&reason);
-  snprintf(state, sizeof(state), usable ? "on" : "off: %s", reason);
-  state_text = state;
-  if (usable)
-    __atomic_store_n(&nt_python_found, &python, __ATOMIC_RELEASE);
-  __atomic_store_n(&version_text, version, __ATOMIC_RELEASE);
+  if (find_handle(&handle))
+    *(void **)&get_version = dlsym(handle, "Py_GetVersion");
+  if (get_version) {
+    const char *text = get_version();
+    uint32_t hex = hex_version(handle, text);
+    bool usable = set_layout(handle, hex, &found, &reason) &&
+                  set_symbols(handle, &found, &reason) && agrees(&found, &reason);
+    publish(usable ? &found : NULL, text, reason);
+  }
+  (void)dlerror(); /* what our look-ups left is not the application's */
 }
 
 void nt_python_allow(bool allowed) {

@@ -75,8 +75,8 @@ struct nt_python {
 
 /*
  * Looks for an interpreter, until one has been found. Uses the loader and may take its lock, so it is
- * called where communicators are created and never on the path of another call; errno is undefined
- * afterwards. Any thread; not two at a time.
+ * called where communicators are created, never on the path of another call, and under no lock of ours; errno is
+ * undefined afterwards. Any thread.
  */
 void nt_python_find(void);
 

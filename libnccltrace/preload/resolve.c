@@ -170,17 +170,36 @@ bool nt_resolve_has_site(uintptr_t low, uintptr_t high) {
 /* ---- objects that go ---------------------------------------------------------------------------- */
 
 struct loaded {
-  bool site[SITES / 2]; /* its caller's object is loaded */
+  struct {
+    uintptr_t caller; /* in ascending order */
+    unsigned site;
+    bool stays;
+  } at[SITES / 2];
   unsigned count;
 };
 
+static int by_caller(const void *a, const void *b) {
+  const uintptr_t *x = a, *y = b;
+  return *x < *y ? -1 : *x > *y;
+}
+
+/* Under the loader's lock, so quick: only callers between the object's ends are looked at. */
 static int mark_loaded(struct dl_phdr_info *info, size_t size, void *data) {
   struct loaded *loaded = data;
+  unsigned first = 0, end = loaded->count;
+  uintptr_t low, high;
   (void)size;
-  for (unsigned i = 0; i < loaded->count; i++)
-    if (!loaded->site[i])
-      loaded->site[i] =
-          nt_module_holds(info, (uintptr_t)__atomic_load_n(&site_pool[i].caller, __ATOMIC_RELAXED));
+  nt_module_span(info, &low, &high);
+  while (first < end) {
+    const unsigned middle = (first + end) / 2;
+    if (loaded->at[middle].caller < low)
+      first = middle + 1;
+    else
+      end = middle;
+  }
+  for (unsigned i = first; i < loaded->count && loaded->at[i].caller < high; i++)
+    if (!loaded->at[i].stays)
+      loaded->at[i].stays = nt_module_holds(info, loaded->at[i].caller);
   return 0;
 }
 
@@ -194,16 +213,24 @@ static int count_unloads(struct dl_phdr_info *info, size_t size, void *data) {
 static void forget_unloaded(void) {
   static unsigned long long unloads_seen;
   unsigned long long unloads = 0;
-  struct loaded loaded = {.count = 0};
+  struct loaded loaded;
   nt_modules_each(count_unloads, &unloads);
   if (__atomic_exchange_n(&unloads_seen, unloads, __ATOMIC_RELAXED) == unloads)
     return;
   loaded.count = __atomic_load_n(&site_count, __ATOMIC_ACQUIRE);
+  for (unsigned i = 0; i < loaded.count; i++) {
+    loaded.at[i].caller = (uintptr_t)__atomic_load_n(&site_pool[i].caller, __ATOMIC_RELAXED);
+    loaded.at[i].site = i;
+    loaded.at[i].stays = false;
+  }
+  qsort(loaded.at, loaded.count, sizeof loaded.at[0], by_caller);
   nt_modules_each(mark_loaded, &loaded);
   nt_fork_lock(&lock);
-  for (unsigned i = 0; i < loaded.count; i++)
-    if (!loaded.site[i])
-      __atomic_store_n(&site_pool[i].caller, NULL, __ATOMIC_RELEASE);
+  for (unsigned i = 0; i < loaded.count; i++) {
+    struct site *site = &site_pool[loaded.at[i].site];
+    if (!loaded.at[i].stays && (uintptr_t)site->caller == loaded.at[i].caller)
+      __atomic_store_n(&site->caller, NULL, __ATOMIC_RELEASE);
+  }
   nt_fork_unlock(&lock);
 }
 

@@ -30,6 +30,7 @@ struct accessors {
 static struct nt_unwinder unwinder;
 static char refusal[200];
 static pid_t opened_in; /* 0: not tried yet */
+static bool opened;     /* what came of it is known */
 static struct nt_fork_lock lock;
 static int (*their_access_mem)(void *, uintptr_t, uintptr_t *, int, void *);
 
@@ -74,51 +75,74 @@ static int access_mem(void *space, uintptr_t address, uintptr_t *value, int writ
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static bool find(void *handle, const char *name, void *out) {
+struct opening {
+  struct nt_unwinder unwinder;
+  struct accessors *accessors;
+  char refusal[sizeof refusal];
+};
+
+static bool find(struct opening *out, void *handle, const char *name, void *place) {
   void *found = dlsym(handle, name);
-  if (!found && !refusal[0])
-    snprintf(refusal, sizeof(refusal), "libunwind.so.8 has no %s", name);
-  *(void **)out = found;
+  if (!found && !out->refusal[0])
+    snprintf(out->refusal, sizeof(out->refusal), "libunwind.so.8 has no %s", name);
+  *(void **)place = found;
   return found != NULL;
 }
 
-static void open_library(void) {
+static void open_library(struct opening *out) {
   struct accessors *(*get_accessors)(void *);
+  struct nt_unwinder *to = &out->unwinder;
   void **space;
   void *handle = dlopen("libunwind.so.8", RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
   if (!handle) {
     const char *why = dlerror();
     bool absent = !why || strstr(why, "cannot open shared object file");
-    snprintf(refusal, sizeof(refusal), "%s",
+    snprintf(out->refusal, sizeof(out->refusal), "%s",
              absent ? "libunwind.so.8 cannot be opened: install libunwind8" : why);
     return;
   }
-  if (!find(handle, "unw_backtrace", &unwinder.backtrace) ||
-      !find(handle, LOCAL("init_local2"), &unwinder.init) ||
-      !find(handle, LOCAL("step"), &unwinder.step) ||
-      !find(handle, LOCAL("get_reg"), &unwinder.get_reg) ||
-      !find(handle, LOCAL("is_signal_frame"), &unwinder.is_signal_frame) ||
-      !find(handle, ANY("flush_cache"), &unwinder.flush_cache) ||
-      !find(handle, ANY("get_accessors"), &get_accessors) ||
-      !find(handle, LOCAL("local_addr_space"), &space))
+  if (!find(out, handle, "unw_backtrace", &to->backtrace) ||
+      !find(out, handle, LOCAL("init_local2"), &to->init) ||
+      !find(out, handle, LOCAL("step"), &to->step) ||
+      !find(out, handle, LOCAL("get_reg"), &to->get_reg) ||
+      !find(out, handle, LOCAL("is_signal_frame"), &to->is_signal_frame) ||
+      !find(out, handle, ANY("flush_cache"), &to->flush_cache) ||
+      !find(out, handle, ANY("get_accessors"), &get_accessors) ||
+      !find(out, handle, LOCAL("local_addr_space"), &space))
     return;
-  unwinder.space = *space;
-  struct accessors *accessors = get_accessors(unwinder.space);
-  their_access_mem = accessors->access_mem;
-  accessors->access_mem = access_mem;
+  to->space = *space;
+  out->accessors = get_accessors(to->space);
 }
 
-const struct nt_unwinder *nt_unwinder_open(const char **reason) {
-  pid_t self = getpid();
+static void publish(const struct opening *opening) {
   nt_fork_lock(&lock);
-  if (!opened_in) {
-    opened_in = self;
-    open_library();
-    (void)dlerror(); /* what our look-ups left is not the application's */
-  } else if (opened_in != self && !refusal[0]) {
-    snprintf(refusal, sizeof(refusal), "the process that this one was forked from used libunwind");
+  if (!opened) {
+    memcpy(refusal, opening->refusal, sizeof refusal);
+    unwinder = opening->unwinder;
+    if (opening->accessors) {
+      their_access_mem = opening->accessors->access_mem;
+      opening->accessors->access_mem = access_mem;
+    }
+    __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
   }
   nt_fork_unlock(&lock);
+}
+
+/* Threads that come at once each ask the loader, under no lock of ours; the first answer counts. */
+const struct nt_unwinder *nt_unwinder_open(const char **reason) {
+  struct opening opening = {0};
+  pid_t self = getpid(), before = 0;
+  if (!__atomic_compare_exchange_n(&opened_in, &before, self, false, __ATOMIC_RELAXED,
+                                   __ATOMIC_RELAXED) &&
+      before != self) {
+    *reason = refusal[0] ? refusal : "the process that this one was forked from used libunwind";
+    return NULL;
+  }
+  if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) {
+    open_library(&opening);
+    (void)dlerror(); /* what our look-ups left is not the application's */
+    publish(&opening);
+  }
   *reason = refusal;
   return refusal[0] ? NULL : &unwinder;
 }

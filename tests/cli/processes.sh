@@ -55,6 +55,12 @@ run fork-storm
 [ "$status" = 0 ] && [ "$(files)" = "rank0.trace " ] && [ "$(calls rank0 | wc -w)" = 300 ]
 check "300 forked workers leave nothing" $? "status $status, $(files), $(calls rank0 | wc -w) calls, $(cat "$work/out")"
 
+with=$build/preload/native_throws.so
+run workers-load
+with=""
+[ "$status" = 0 ]
+check "workers that are forked while communicators are made may load libraries" $? "status $status, $(cat "$work/out" "$work/err")"
+
 run fork-in-group
 [ "$status" = 0 ] && [ "$(calls rank0)" = "1/4" ] && [ "$(files)" = "rank0.trace " ]
 check "a child that ends its parent's group does not give back its parent's numbers" $? "status $status, $(calls rank0), $(cat "$work/out")"

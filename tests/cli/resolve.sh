@@ -225,6 +225,10 @@ behind=$one
 run constructor constructor "$users/constructing.so"
 [ "$status" = 0 ]
 check "a constructor may call NCCL while another thread makes its first call" $? "$(said)"
+behind=$nccl
+run first-in-constructor first-in-constructor "$users/constructing.so"
+[ "$status" = 0 ]
+check "two threads may make their first communicators at once, one of them in a constructor" $? "$(said)"
 behind=""
 
 # ---- other interposers ----

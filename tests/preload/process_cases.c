@@ -163,6 +163,44 @@ static int fork_storm(void) {
   return 0;
 }
 
+static void *make_communicators(void *stop) {
+  while (!*(_Atomic int *)stop) {
+    ncclUniqueId id;
+    ncclComm_t comm;
+    check(ncclGetUniqueId(&id) || ncclCommInitRank(&comm, 1, id, 0) || ncclCommDestroy(comm),
+          "comm");
+  }
+  return NULL;
+}
+
+/* Opens and closes a library, so that there are other objects for the next communicator. */
+static void change_objects(void) {
+  void *plugin = dlopen(argument, RTLD_NOW);
+  check(!plugin || dlclose(plugin), argument);
+}
+
+/* A thread makes communicators while another one starts workers, each of which loads a library, as Python's do. */
+static int workers_load(void) {
+  static _Atomic int stop;
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++)
+    check(pthread_create(&threads[i], NULL, make_communicators, &stop), "create");
+  for (int i = 0; i < 200; i++) {
+    change_objects();
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      change_objects();
+      _exit(0);
+    }
+    check(wait_for(child), "a worker hangs in its dlopen");
+  }
+  stop = 1;
+  for (int i = 0; i < 2; i++)
+    check(pthread_join(threads[i], NULL), "join");
+  return 0;
+}
+
 /* The group that NCCL refuses is the parent's and the child's. */
 static int fork_in_group(void) {
   ncclComm_t comm = one_rank();
@@ -645,6 +683,7 @@ static const struct {
 } cases[] = {
     {"children", children},
     {"fork-storm", fork_storm},
+    {"workers-load", workers_load},
     {"fork-in-group", fork_in_group},
     {"init-in-parents-group", init_in_parents_group},
     {"fork-in-call", fork_in_call},

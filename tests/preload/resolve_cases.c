@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "nccl/nccl_types.h"
@@ -347,10 +349,32 @@ static char state_of(int tid) {
   return end ? end[2] : 0;
 }
 
+static struct nccl both;
+static int later; /* the constructor than the other, ns; negative: earlier */
+
+static void spin(int nanoseconds) {
+  struct timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((now.tv_sec - begin.tv_sec) * 1000000000 + (now.tv_nsec - begin.tv_nsec) < nanoseconds);
+}
+
+static void make_one(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  check(both.get_id(&id) || both.init(&comm, 1, id, 0), "a communicator");
+}
+
 __attribute__((visibility("default"))) void plugin_constructs(void);
 void plugin_constructs(void) {
   ncclUniqueId id;
   constructing = 1;
+  if (both.init) {
+    spin(later);
+    make_one();
+    return;
+  }
   for (int sleeps = 0; sleeps < 20; usleep(1000)) /* not the pause before it, but the lock */
     sleeps = state_of(caller) == 'S' ? sleeps + 1 : 0;
   check(first_call(&id), "ncclGetUniqueId in a constructor");
@@ -365,6 +389,43 @@ static int constructor(int n, char **paths) {
     usleep(1000);
   check(!dlopen(paths[0], RTLD_NOW), paths[0]);
   pthread_join(thread, NULL);
+  return 0;
+}
+
+/* Two threads make their first communicators, one of them in a constructor, at every distance of time. Each turn is a
+ * process of its own; one that hangs is ended. */
+static void *make_other(void *unused) {
+  caller = 1;
+  while (!constructing)
+    ;
+  spin(-later);
+  make_one();
+  return unused;
+}
+
+static int both_make(char *path) {
+  pthread_t thread;
+  caller = constructing = 0;
+  alarm(10);
+  check(pthread_create(&thread, NULL, make_other, NULL), "create");
+  while (!caller)
+    usleep(100);
+  check(!dlopen(path, RTLD_NOW), path);
+  pthread_join(thread, NULL);
+  return 0;
+}
+
+static int first_in_constructor(int n, char **paths) {
+  (void)n;
+  look_up(&both, RTLD_DEFAULT);
+  for (int turn = 0; turn < 48; turn++) {
+    int status = 0;
+    later = (turn % 24 - 8) * 50000;
+    pid_t child = fork();
+    if (!child)
+      _exit(both_make(paths[0]));
+    check(waitpid(child, &status, 0) != child || status, "the two wait for each other");
+  }
   return 0;
 }
 
@@ -447,6 +508,7 @@ static const struct {
     {"through-front", through_front},
     {"own-thread", own_thread},
     {"constructor", constructor},
+    {"first-in-constructor", first_in_constructor},
     {"threads", threads},
     {"names", names},
     {"quota", quota},
