@@ -20,18 +20,39 @@ static void abandon(struct nt_thread *thread) {
   atomic_fetch_add_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
 }
 
-/* A call is open: is this one NCCL's own, from inside it? Its caller is NCCL; where that cannot be told (NCCL linked
- * into somebody's library, another interposer, the CUDA runtime in between), it is deeper on the stack than the open
- * call's wrapper, and that wrapper still stands there. Otherwise the wrapper left the stack without returning. */
+static const void *object_of(const void *address) {
+  Dl_info info;
+  return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* The open call's wrapper stands where it stood, farther up the stack. */
+static bool still_stands(const struct nt_thread *thread, const void *frame) {
+  /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
+  return (uintptr_t)frame < thread->frame &&
+         ((void *const *)thread->frame)[1] == thread->return_address;
+}
+
+/* A call is open: is this one made inside it? Its caller is NCCL; or the open call's wrapper still stands on the stack,
+ * and the caller is something that NCCL may call (a plug-in, another interposer, whoever waits by the CUDA runtime).
+ * The open call's own caller is not: what stands there then is left over from a wrapper that never returned. The loader
+ * is asked only by others than NCCL. */
 static bool is_nested(const struct nt_thread *thread, const struct nt_library *library, unsigned fn,
                       const void *caller, const void *frame) {
   if (thread->entered)
     library = thread->entered; /* what is open was called by its own entry */
-  if (library && library->high && (!nt_fn_is_driver(fn) || nt_library_contains(library, caller)))
-    return nt_library_contains(library, caller);
-  /* The return address lies behind the saved frame pointer, on x86-64 as on aarch64. */
-  return (uintptr_t)frame < thread->frame &&
-         ((void *const *)thread->frame)[1] == thread->return_address;
+  const bool known = library && library->high;
+  if (known && nt_library_contains(library, caller))
+    return true;
+  if (!still_stands(thread, frame))
+    return false;
+  return !known || nt_fn_is_cuda(fn) || object_of(caller) != object_of(thread->return_address);
+}
+
+/* A handler of signals asks for errors wherever it finds the thread: that says nothing of the open call. */
+static bool is_inside(const struct nt_call *call, const struct nt_library *library,
+                      const void *caller, const void *frame) {
+  return call->shape == NT_SHAPE_ASYNC_ERROR ||
+         is_nested(&nt_thread, library, call->fn, caller, frame);
 }
 
 /* The call goes to `library`: sets call->thread if it is to be recorded. */
@@ -70,7 +91,7 @@ void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void 
   if (NT_UNLIKELY(thread->frame != 0)) {
     /* What may go on below the open call depends on where that one went. */
     bool below = !thread->entered && (uintptr_t)frame < thread->frame;
-    if (is_nested(thread, below ? nt_resolve(fn, thread->return_address) : NULL, fn, caller, frame))
+    if (is_inside(call, below ? nt_resolve(fn, thread->return_address) : NULL, caller, frame))
       return library->fn[fn];
     abandon(thread);
   }
@@ -94,7 +115,7 @@ void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *
   call->comm = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
     library = nt_resolve(fn, caller);
-    if (is_nested(thread, library, fn, caller, frame))
+    if (is_inside(call, library, caller, frame))
       return library ? library->fn[fn] : NULL;
     abandon(thread);
   }
@@ -108,6 +129,21 @@ void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *
     return library->fn[fn];
   open_call(call, recording, frame, library);
   return library->fn[fn];
+}
+
+/* The record may be in the file already, as that of a call that never returned, or its place another's. */
+void nt_record_finish_abandoned(struct nt_call *call, ncclResult_t result) {
+  struct nt_thread *thread = call->thread;
+  struct nt_record *record = call->record;
+  struct nt_chunk *chunk = thread->ring.chunk;
+  if (!chunk || thread->incarnation != nt_process.incarnation || !nt_recording() ||
+      record < chunk->records || record >= chunk->records + thread->ring.next ||
+      record->enter != call->enter || !(record->flags & NT_CALL_ABANDONED))
+    return;
+  record->duration = nt_duration_encode(nt_now() - record->enter);
+  record->result = nt_byte_of(result);
+  record->flags = (uint16_t)((record->flags & ~NT_CALL_ABANDONED) | nt_result_flags(result));
+  atomic_fetch_sub_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
 }
 
 void nt_enter_nothing(struct nt_call *call, const struct nt_args *args) {

@@ -7,7 +7,10 @@
  * several captures fill, gets a number of ours and one record for each part. Graphs without operations of NCCL
  * pass unrecorded. Any thread.
  */
+#include <errno.h>
+
 #include "preload/call_parts.h"
+#include "preload/dump_thread.h"
 #include "preload/graph_table.h"
 
 enum { CAPTURES = 64 /* power of two */ };
@@ -77,12 +80,18 @@ void nt_exit_graph_update(struct nt_call *call, const struct nt_args *args, int 
 void *nt_child_graph(size_t a, size_t b, size_t c) {
   /* (number of dependencies, node) up to CUDA 12, (data of edges, number of dependencies, node) after it. */
   enum { MOST_DEPENDENCIES = 65536, NODE_IS_GRAPH = 4 };
-  const struct {
+  struct {
     int type, reserved[3];
     void *graph;
-  } *node = (const void *)(b >= MOST_DEPENDENCIES ? b : c);
+  } node = {.graph = NULL};
+  int saved_errno = errno;
   (void)a;
-  return node && node->type == NODE_IS_GRAPH ? node->graph : NULL;
+  /* More of them than that look like an address, and nothing lies there. */
+  bool found =
+      nt_recording() && ((b >= MOST_DEPENDENCIES && nt_dump_read(b, &node, sizeof(node))) ||
+                         nt_dump_read(c, &node, sizeof(node)));
+  errno = saved_errno;
+  return found && node.type == NODE_IS_GRAPH ? node.graph : NULL;
 }
 
 void nt_exit_graph_part(struct nt_call *call, const struct nt_args *args, int result) {

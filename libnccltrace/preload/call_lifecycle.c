@@ -34,24 +34,40 @@ static void define_init(struct nt_call *call, const struct nt_args *args, struct
   nt_comm_define(call->created, def, args->nranks > 0 ? (uint32_t)args->nranks : 0);
 }
 
+/* Copy of the application's list, NULL if it cannot be read: NCCL may refuse the call for what it is. Freed by the
+ * caller. */
+static int *copy_list(const int *list, int count) {
+  enum { MANY = 1 << 20 };
+  if (!list || count <= 0 || count > MANY)
+    return NULL;
+  int *copy = malloc((size_t)count * sizeof(*copy));
+  if (copy && !nt_dump_read((uint64_t)(uintptr_t)list, copy, (size_t)count * sizeof(*copy))) {
+    free(copy);
+    return NULL;
+  }
+  return copy;
+}
+
 /* ncclCommInitAll: one process is all ranks. The id needs to be unique on this machine only. */
 static void define_init_all(struct nt_call *call, const struct nt_args *args, uint64_t enter) {
   const uint64_t words[3] = {nt_process.area.header->nonce, enter, (uint64_t)args->nranks};
   struct nt_id128 id = nt_hash(words, sizeof(words));
+  int *devices = copy_list(args->list, args->nranks);
   for (int rank = 0; rank < args->nranks; rank++) {
     struct nt_comm_def def;
     struct nt_comm *comm = nt_comm_new(NT_COMM_INIT_ALL, enter, &def);
     if (!comm)
-      return;
+      break;
     set_id(def.id, id);
     def.rank = rank;
     def.nranks = args->nranks;
     def.ordinal = 1;
-    def.device = args->list ? args->list[rank] : rank;
+    def.device = devices ? devices[rank] : args->list ? -1 : rank;
     nt_comm_define(comm, &def, (uint32_t)args->nranks);
     if (rank == 0)
       call->created = comm;
   }
+  free(devices);
 }
 
 void nt_enter_init(struct nt_call *call, const struct nt_args *args) {
@@ -59,7 +75,7 @@ void nt_enter_init(struct nt_call *call, const struct nt_args *args) {
   struct nt_comm_def def;
   bool all = nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT_ALL;
   if (!nt_process_start(all ? 0 : args->peer, all ? 1 : args->nranks)) {
-    call->thread->frame = 0;
+    nt_call_refused(call);
     call->thread = NULL;
     errno = saved_errno;
     return;
@@ -83,22 +99,6 @@ void nt_enter_init(struct nt_call *call, const struct nt_args *args) {
 static int compare_ints(const void *a, const void *b) {
   int x = *(const int *)a, y = *(const int *)b;
   return (x > y) - (x < y);
-}
-
-/* Sorted copy of the application's list, NULL if it cannot be read: NCCL may refuse the call for what it is. Freed by
- * the caller. */
-static int *copy_list(const int *list, int count) {
-  enum { MANY = 1 << 20 };
-  if (!list || count <= 0 || count > MANY)
-    return NULL;
-  int *copy = malloc((size_t)count * sizeof(*copy));
-  if (copy && !nt_dump_read((uint64_t)(uintptr_t)list, copy, (size_t)count * sizeof(*copy))) {
-    free(copy);
-    return NULL;
-  }
-  if (copy)
-    qsort(copy, (size_t)count, sizeof(*copy), compare_ints);
-  return copy;
 }
 
 /* Runs of ranks that follow each other: whole nodes, mostly. `sorted` is ascending. */
@@ -126,6 +126,8 @@ static uint32_t derive_shrink(struct nt_call *call, const struct nt_args *args,
                               struct nt_comm_def *def, struct nt_record *record) {
   const struct nt_comm_def *from = &call->comm->slot->def;
   int *list = copy_list(args->list, args->nranks);
+  if (list)
+    qsort(list, (size_t)args->nranks, sizeof(*list), compare_ints);
   struct nt_id128 excluded = nt_hash(list, list ? (size_t)args->nranks * sizeof(*list) : 0);
   uint32_t ordinal = nt_comm_shrink_ordinal(call->created, id_of(from->id), excluded, from->number);
   set_id(def->id, nt_comm_id_shrink(id_of(from->id), excluded, ordinal));
@@ -256,7 +258,7 @@ void nt_enter_grow(struct nt_call *call, const struct nt_args *args) {
     nt_enter_derive(call, args);
     return;
   }
-  call->thread->frame = 0; /* from a communicator that is not traced */
+  nt_call_refused(call); /* from a communicator that is not traced */
   call->thread = NULL;
 }
 

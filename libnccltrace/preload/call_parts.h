@@ -74,14 +74,24 @@ static inline void nt_record_publish(struct nt_call *call) {
   nt_ring_publish(&call->thread->ring);
 }
 
+static inline uint16_t nt_result_flags(ncclResult_t result) {
+  return result == ncclSuccess ? 0 : result == ncclInProgress ? NT_CALL_IN_PROGRESS : NT_CALL_VOID;
+}
+
+/* The same for a record that another call has closed as abandoned. */
+void nt_record_finish_abandoned(struct nt_call *call, ncclResult_t result);
+
 /* Completes the record, if there is one, and leaves the call. */
 static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
   struct nt_thread *thread = call->thread;
   struct nt_record *record = call->record;
   thread->frame = 0;
-  /* The record is gone if another call abandoned it. */
-  if (!record || thread->open != record)
+  if (!record)
     return;
+  if (NT_UNLIKELY(thread->open != record)) {
+    nt_record_finish_abandoned(call, result);
+    return;
+  }
   record->duration = nt_duration_encode(nt_now() - record->enter);
   record->result = nt_byte_of(result);
   if (result == ncclInProgress)

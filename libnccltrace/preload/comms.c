@@ -4,9 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include "preload/dump_thread.h"
 #include "preload/fork_lock.h"
 #include "preload/requests.h"
 
@@ -107,9 +106,8 @@ static void bind(struct nt_comm *comm, ncclComm_t handle) {
 /* Reads the application's variable without trusting that it still exists. */
 static ncclComm_t peek(ncclComm_t *where) {
   ncclComm_t value = NULL;
-  struct iovec local = {&value, sizeof(value)}, remote = {where, sizeof(value)};
   int saved_errno = errno;
-  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != (ssize_t)sizeof(value))
+  if (!nt_dump_read((uint64_t)(uintptr_t)where, &value, sizeof(value)))
     value = NULL;
   errno = saved_errno;
   return value;

@@ -108,7 +108,9 @@ static void bury_threads(struct nt_area *area) {
     struct nt_chunk *chunk = &area->chunks[i];
     uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_acquire);
     if (atomic_load_explicit(&chunk->state, memory_order_acquire) == NT_CHUNK_OWNED &&
-        !(generation & 1) && !owner_lives(area, chunk))
+        !(generation & 1) && !owner_lives(area, chunk) &&
+        atomic_load_explicit(&chunk->state, memory_order_acquire) ==
+            NT_CHUNK_OWNED) /* it did not */
       retire_chunk(area, chunk);
   }
   forget_threads(area);

@@ -33,6 +33,7 @@
 #include "preload/settings.h"
 #include "preload/stack_intern.h"
 #include "preload/unwinder.h"
+#include "preload/thread_state.h"
 #include "preload/world.h"
 #include "trace/error.h"
 
@@ -144,6 +145,7 @@ static void start(int rank, int nranks) {
   }
   nt_process.clock = nt_clock_pick();
   nt_process.incarnation++;
+  nt_threads_start();
   nt_comms_reset();
   nt_comm_config_reset();
   nt_gpu_reset(settings.gpu);

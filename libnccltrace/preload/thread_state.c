@@ -3,6 +3,7 @@
 #include "preload/thread_state.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,6 +11,43 @@
 #include <unistd.h>
 
 __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t ending;
+static bool has_ending;
+
+/* The thread is left inside a call: its record stays open for ever. */
+static void leave_open(struct nt_thread *thread) {
+  if (!thread->open)
+    return;
+  thread->open->flags |= NT_CALL_ABANDONED;
+  nt_ring_close(&thread->ring);
+  atomic_fetch_add_explicit(&nt_process.area.header->abandoned, 1, memory_order_relaxed);
+}
+
+/* In the thread that ends. Destructors that come later may call NCCL: the thread registers again then. In a forked child
+ * the chunk is the parent's. */
+static void end(void *value) {
+  struct nt_thread *thread = value;
+  int saved_errno = errno;
+  if (thread->pending)
+    munmap(thread->pending, thread->pending_capacity * sizeof(struct nt_pending));
+  thread->pending = NULL;
+  thread->pending_count = thread->pending_capacity = 0;
+  if (thread->incarnation == nt_process.incarnation && nt_recording()) {
+    leave_open(thread);
+    nt_ring_retire(&nt_process.area, &thread->ring);
+  }
+  memset(&thread->ring, 0, sizeof(thread->ring));
+  thread->open = NULL;
+  thread->entered = NULL;
+  thread->frame = 0;
+  thread->incarnation = 0; /* no process's */
+  errno = saved_errno;
+}
+
+void nt_threads_start(void) {
+  has_ending = has_ending || pthread_key_create(&ending, end) == 0;
+}
 
 void nt_thread_register(struct nt_thread *thread) {
   struct nt_area_header *header = nt_process.area.header;
@@ -21,6 +59,8 @@ void nt_thread_register(struct nt_thread *thread) {
   thread->last_stream = 0;
   thread->pending_count = 0; /* what a forked child finds there is its parent's */
   thread->incarnation = nt_process.incarnation;
+  if (has_ending)
+    pthread_setspecific(ending, thread);
   thread->ring.thread =
       atomic_fetch_add_explicit(&header->next_thread, 1, memory_order_relaxed) + 1;
   thread->ring.tid = tid;

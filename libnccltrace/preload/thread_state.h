@@ -59,6 +59,10 @@ struct nt_thread {
 
 extern __thread struct nt_thread nt_thread __attribute__((tls_model("initial-exec")));
 
+/* What a thread has is given back when it ends, from now on. Before any is registered, once in a process and its
+ * children; without it the helper finds what ended threads leave. */
+void nt_threads_start(void);
+
 /* Gives the thread its number and table entry: once per thread. errno is kept. */
 void nt_thread_register(struct nt_thread *thread);
 

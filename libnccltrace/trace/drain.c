@@ -370,7 +370,9 @@ static bool time_for_frames(struct nt_drain *drain, enum nt_drain_how how) {
   /* A small ring must not fill up while a large batch is waited for. */
   const uint64_t quarter = (uint64_t)drain->area->header->chunk_count * NT_CHUNK_RECORDS / 4;
   const uint64_t enough = quarter < NT_BATCH_CALLS ? quarter : NT_BATCH_CALLS;
+  /* Nor may it run out of chunks, each with the few calls of a thread that has ended. */
   return how != NT_DRAIN_LAZY || drain->waiting_calls >= enough ||
+         drain->waiting_retired >= drain->area->header->chunk_count / 4 ||
          drain->now - drain->waiting_since >= SECOND || nt_drain_has_endings(drain);
 }
 

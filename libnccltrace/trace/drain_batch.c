@@ -21,6 +21,7 @@ void nt_drain_look(struct nt_drain *drain) {
   const struct nt_area *area = drain->area;
   drain->waiting_count = 0;
   drain->waiting_calls = 0;
+  drain->waiting_retired = 0;
   for (uint32_t i = 0; i < area->header->chunk_count; i++) {
     const struct nt_chunk *chunk = &area->chunks[i];
     if (!nt_ring_snapshot(chunk, NT_CHUNK_RECORDS, &drain->copy))
@@ -39,6 +40,7 @@ void nt_drain_look(struct nt_drain *drain) {
         .generation = copy->generation,
     };
     drain->waiting_calls += to - copy->drained;
+    drain->waiting_retired += copy->state == NT_CHUNK_RETIRED;
   }
   qsort(drain->waiting, drain->waiting_count, sizeof *drain->waiting, by_thread_and_serial);
 }

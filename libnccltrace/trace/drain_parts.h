@@ -42,7 +42,8 @@ struct nt_drain {
   struct nt_waiting *waiting;
   uint32_t waiting_count;
   uint64_t waiting_calls;
-  uint32_t *comm_numbers; /* by slot; 0: not looked up in this batch */
+  uint32_t waiting_retired; /* chunks that nobody can use until what waits in them is in a frame */
+  uint32_t *comm_numbers;   /* by slot; 0: not looked up in this batch */
   uint32_t *stream_numbers;
   struct nt_defined *comms, *streams, *threads; /* by slot */
   struct nt_ending *endings;                    /* by communicator slot */

@@ -52,6 +52,10 @@ run older
 calls "named('cudaGraphAddNode') == []"
 check "arguments of an older interface are understood, and a refused call puts nothing into a graph" $? "$(shown)"
 
+run dependencies
+calls "l == [[2, 1]]"
+check "a node may depend on more nodes than a number tells from an address" $? "$(shown)"
+
 run updates
 calls "l == [[1], [2]]"
 check "an executable graph that was updated stands for the other graph" $? "$(shown)"

@@ -24,7 +24,7 @@ run() {
   mkdir -p "$work/cwd"
   # In a background job of its own, so that the shell does not report how it died.
   (cd "$work/cwd" && exec env LD_PRELOAD="$build/libnccltrace.so${also:+:$also}" NCCLTRACE_DIR="$traces" "$@" \
-    timeout 30 "$build/preload/library_cases" "$case") >"$work/out" 2>"$work/err" &
+    timeout 30 "$build/preload/${program:-library_cases}" "$case") >"$work/out" 2>"$work/err" &
   wait $! 2>/dev/null
   status=$?
 }
@@ -113,6 +113,41 @@ run jumps-from-above
 [ "$status" = 0 ] && [ "$(calls AllReduce | grep -c ' 5$')" = 100 ]
 check "calls from deeper than one left by longjmp are recorded too" $? "$(calls AllReduce | wc -l) calls"
 also=""
+
+program=call_cases
+run calls-inside CALLING_NCCL="$build/preload/libnccl-calling.so" PLUGIN="$build/preload/plugin.so"
+shown=$("$build/nccltrace" show "$traces/rank0.trace")
+for inside in "101 a handler that asks for errors" "102 a plug-in that waits by the CUDA runtime" \
+  "103 a plug-in that makes calls of its own" "104 a call taken for a later one"; do
+  [ "$status" = 0 ] && grep 'AllReduce' <<<"$shown" | grep " ${inside%% *} " | grep -v 'never returned' | grep -q ' ok '
+  check "a call goes on and is recorded to its end whatever it is interrupted by: ${inside#* }" $? "$status $shown"
+done
+header | grep -qx 'calls abandoned  *[^0].*'
+[ $? = 1 ]
+check "a call that goes on is not counted as abandoned" $? "$(header | grep abandoned)"
+
+run short-threads NCCLTRACE_AREA=2M
+[ "$status" = 0 ] && grep -qx 'left behind nothing' "$work/out"
+check "a thread that ends leaves no memory behind" $? "$status $(cat "$work/out")"
+[ "$(calls AllReduce | wc -l)" = 300 ] && header | grep -q '^calls lost  *0$'
+check "threads that come and go with a few calls each lose none" $? "$(header | grep '^calls')"
+
+run late-destructors
+[ "$status" = 0 ] && [ "$(calls AllReduce)" = "$(printf '1 6\n2 7\n3 7\n4 7\n5 8')" ]
+check "calls from destructors of a thread that ends are recorded" $? "$status $(calls AllReduce)"
+
+run child-ends-thread
+[ "$status" = 0 ] && [ "$(calls AllReduce | wc -l)" = 11 ] && header | grep -q '^calls lost  *0$'
+check "a thread of a forked child leaves what its parent's thread has alone" $? "$status $(calls AllReduce)"
+
+run short-list
+[ "$status" = 0 ] && grep -q '^refused with ' "$work/out"
+check "a list of devices that is shorter than claimed is NCCL's to refuse" $? "$status $(cat "$work/out")"
+
+run no-peeking
+[ "$status" = 0 ] && header | grep -q ' split .* live ' && [ "$(calls AllReduce)" = "1 3" ] && ! header | grep -q ' unknown '
+check "a handle that NCCL stores late is recognised where a process may not read itself" $? "$(header | sed -n '/^comm/,/^$/p')"
+program=""
 
 # A RAS that listens and says nothing keeps a dump busy.
 mkfifo "$work/hold"

@@ -87,6 +87,21 @@ static void child_of_an_older_interface(void) {
   (void)add((void **)&node, graph, NULL, 0, &params, NULL); /* the simulator's refuses it */
 }
 
+/* So many that their number might be an address. */
+static void many_dependencies(void) {
+  enum { DEPENDENCIES = 70000 };
+  static cudaGraphNode_t on[DEPENDENCIES];
+  cudaGraph_t graph, child = piece(1);
+  cudaGraphNode_t node;
+  struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeGraph, .graph = {child}};
+  check(cudaGraphCreate(&graph, 0), "create");
+  check(cudaGraphAddChildGraphNode(&node, graph, NULL, 0, piece(2)), "child");
+  for (int i = 0; i < DEPENDENCIES; i++)
+    on[i] = node;
+  check(cudaGraphAddNode(&node, graph, on, NULL, DEPENDENCIES, &params), "child");
+  launch(executable(graph));
+}
+
 static void updates(void) {
   cudaGraphExec_t exec = executable(piece(1));
   launch(exec);
@@ -237,6 +252,7 @@ static const struct {
 } cases[] = {{"clones", clones},
              {"children", children},
              {"older", child_of_an_older_interface},
+             {"dependencies", many_dependencies},
              {"updates", updates},
              {"into", captures_into_one},
              {"nested", launches_under_capture},

@@ -3,7 +3,8 @@
 PRELOAD_CASES := $(BUILD)/preload/library_cases $(BUILD)/preload/libjumping.so $(BUILD)/preload/libasked.so \
   $(BUILD)/preload/plugin.so $(BUILD)/preload/reloader $(BUILD)/preload/gpu_cases \
   $(BUILD)/preload/graph_cases $(BUILD)/preload/process_cases $(BUILD)/preload/comm_cases $(BUILD)/preload/rma_cases \
-  $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so
+  $(BUILD)/preload/fate_cases $(BUILD)/preload/native_cases $(BUILD)/preload/native_throws.so \
+  $(BUILD)/preload/call_cases $(BUILD)/preload/libnccl-calling.so
 
 scenario: $(PRELOAD_CASES)
 
@@ -30,6 +31,11 @@ $(BUILD)/preload/libjumping.so $(BUILD)/preload/libasked.so: $(BUILD)/preload/li
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $< -ldl
 
+$(BUILD)/preload/libnccl-calling.so: tests/preload/calling_nccl.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
+
 # Behind one unit test.
 $(BUILD)/unit/test_preload_nvml: | $(BUILD)/preload/libnvidia-ml-stub.so
 
@@ -50,7 +56,7 @@ $(BUILD)/preload/graph_cases $(BUILD)/preload/rma_cases: $(BUILD)/preload/%: tes
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -l:libcuda.so.1
 
-$(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
+$(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
