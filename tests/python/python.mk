@@ -3,7 +3,8 @@
 # uses both. Included by the top Makefile.
 PROBE_OBJS  := $(addprefix $(BUILD)/obj/tests/python/,probe.o probe_dump.o) \
                $(addprefix $(BUILD)/obj/libnccltrace/preload/,python_layout.o python_lists.o python_code.o \
-                 python_stack.o stack_intern.o modules.o python_threads.o python_walk.o dump_python.o dump_read.o)
+                 python_stack.o stack_intern.o modules.o fork_gate.o python_threads.o python_walk.o dump_python.o \
+                 dump_read.o)
 PYTHON_TEST := $(BUILD)/python/libprobe.so $(BUILD)/python/embed
 
 scenario bench: $(PYTHON_TEST)
