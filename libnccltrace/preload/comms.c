@@ -172,6 +172,7 @@ struct nt_comm *nt_comm_find_slowly(ncclComm_t handle, bool asks) {
     nt_fork_unlock(&lock);
     return NULL;
   }
+  comm->library = NULL; /* not the one that this thread has created with: its callers tell */
   def.rank = def.nranks = -1;
   nt_comm_define(comm, &def, 0);
   nt_comm_created(comm, &handle, true);

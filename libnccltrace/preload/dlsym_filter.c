@@ -160,8 +160,13 @@ static bool is_on(void) {
   return known > 0;
 }
 
+/* `found` is the next dlsym's answer. Where that is another interposer's own function, the library is told by what lies
+ * behind it: nobody but the application is to ask the interposer. */
 static void *entry_for(void *handle, unsigned fn, void *found) {
-  const struct nt_library *library = nt_library_of(handle, fn, found);
+  void *behind = nt_dlsym_next == bare ? found : bare(handle, nt_fn_symbol(fn));
+  if (!behind || nt_in_own_object(behind))
+    behind = found;
+  const struct nt_library *library = nt_library_of(handle, fn, behind, found);
   void *entry = library ? nt_entry(library, fn) : NULL;
   if (!entry && !__atomic_fetch_add(&unanswered, 1, __ATOMIC_RELAXED))
     nt_dlsym_say();

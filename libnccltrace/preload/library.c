@@ -33,12 +33,15 @@ unsigned nt_libraries_called(void) {
 
 /* ---- facts, from the loader ----------------------------------------------------------------------- */
 
-static const char *path_of(const void *address) {
+/* In any namespace. */
+static const struct link_map *map_of(const void *address) {
   Dl_info info;
   struct link_map *map = NULL;
-  return address && dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) && map->l_name
-             ? map->l_name
-             : "";
+  return address && dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+static const char *path_of(const struct link_map *map) {
+  return map && map->l_name ? map->l_name : "";
 }
 
 static void *look_up(void *handle, unsigned fn) {
@@ -48,14 +51,14 @@ static void *look_up(void *handle, unsigned fn) {
 
 /* NCCL's own object: where all its functions lie. With an interposer between they lie in several. Linked statically into
  * somebody's library its callers live there too, so an address says nothing. */
-static void set_range(struct nt_library *library, const void *nccl) {
+static void set_range(struct nt_library *library) {
+  uintptr_t low, high;
   const char *base = strrchr(library->path, '/');
   base = base ? base + 1 : library->path;
-  if (!nt_module_range(nccl, &library->object_low, &library->object_high) ||
-      strncmp(base, "libnccl", 7) != 0)
+  if (strncmp(base, "libnccl", 7) != 0 || !nt_module_range((void *)library->object, &low, &high))
     return;
-  library->low = library->object_low;
-  library->high = library->object_high;
+  library->low = low;
+  library->high = high;
   for (unsigned i = 0; i < NT_FN_LIMIT; i++)
     if (library->fn[i] && !nt_fn_is_cuda(i) && !nt_library_contains(library, library->fn[i]))
       library->low = library->high = 0;
@@ -72,52 +75,56 @@ static void describe(struct nt_library *out, void *handle, unsigned fn, void *ad
   const void *nccl = out->fn[NT_FN_CommInitRank] ? out->fn[NT_FN_CommInitRank]
                      : out->fn[NT_FN_AllReduce]  ? out->fn[NT_FN_AllReduce]
                                                  : address;
-  snprintf(out->path, sizeof(out->path), "%s", path_of(nccl));
-  set_range(out, nccl);
+  const struct link_map *map = map_of(nccl);
+  snprintf(out->path, sizeof(out->path), "%s", path_of(map));
+  out->object = (uintptr_t)nccl;
+  out->base = map ? map->l_addr : 0;
+  out->dynamic = map ? (uintptr_t)map->l_ld : 0;
+  set_range(out);
 }
 
-/* One that was called stays. Any other is what it was if its object is still there. */
+/* The object is there, or has come back to its place. */
 static bool is_current(const struct nt_library *library) {
-  uintptr_t low, high;
-  return nt_library_is_called(library) ||
-         (nt_module_range((const void *)library->object_low, &low, &high) &&
-          low == library->object_low && high == library->object_high &&
-          !strcmp(path_of((const void *)library->object_low), library->path));
+  const struct link_map *map = map_of((const void *)library->object);
+  return map && map->l_addr == library->base && (uintptr_t)map->l_ld == library->dynamic &&
+         !strcmp(path_of(map), library->path);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------ */
 
-static const struct nt_library *find(unsigned fn, const void *address) {
-  const struct nt_library *library;
-  for (unsigned i = 0; (library = nt_library_at(i)); i++)
-    if (library->fn[fn] == address && is_current(library))
-      return library;
+/* The entry for `fn` calls `answer`, from now on if it was nobody's yet. */
+static bool claim(struct nt_library *library, unsigned fn, void *answer) {
+  void *there = NULL;
+  return !answer ||
+         __atomic_compare_exchange_n(&library->answer[fn], &there, answer, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE) ||
+         there == answer;
+}
+
+static const struct nt_library *find(unsigned fn, const void *address, void *answer) {
+  for (unsigned i = 0; nt_library_at(i); i++)
+    if (nt_libraries[i].fn[fn] == address && is_current(&nt_libraries[i]) &&
+        claim(&nt_libraries[i], fn, answer))
+      return &nt_libraries[i];
   return NULL;
 }
 
-/* A slot whose object is gone before it was ever called. */
-static int find_left(void) {
-  const struct nt_library *library;
-  for (unsigned i = 0; (library = nt_library_at(i)); i++)
-    if (!is_current(library))
-      return (int)i;
-  return -1;
+static bool is_same(const struct nt_library *a, const struct nt_library *b) {
+  return a->base == b->base && a->dynamic == b->dynamic && !strcmp(a->path, b->path);
 }
 
-static const struct nt_library *add(const struct nt_library *fresh, unsigned fn, int left) {
+static const struct nt_library *add(const struct nt_library *fresh, unsigned fn, void *answer) {
   struct nt_library *library = NULL;
   nt_fork_lock(&lock);
   for (unsigned i = 0; i < library_count && !library; i++)
-    if (nt_libraries[i].fn[fn] == fresh->fn[fn] && (int)i != left)
+    if (nt_libraries[i].fn[fn] == fresh->fn[fn] && is_same(&nt_libraries[i], fresh) &&
+        claim(&nt_libraries[i], fn, answer))
       library = &nt_libraries[i]; /* another thread was faster */
-  if (!library && left >= 0 && !nt_libraries[left].called) {
-    library = &nt_libraries[left];
-    *library = *fresh;
-    library->index = (uint16_t)left;
-  } else if (!library && library_count < NT_LIBRARIES) {
+  if (!library && library_count < NT_LIBRARIES) {
     library = &nt_libraries[library_count];
     *library = *fresh;
     library->index = (uint16_t)library_count;
+    library->answer[fn] = answer;
     /* Release: whoever sees the count sees the library. */
     __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
   }
@@ -125,13 +132,13 @@ static const struct nt_library *add(const struct nt_library *fresh, unsigned fn,
   return library;
 }
 
-const struct nt_library *nt_library_of(void *handle, unsigned fn, void *address) {
-  const struct nt_library *found = address ? find(fn, address) : NULL;
+const struct nt_library *nt_library_of(void *handle, unsigned fn, void *address, void *answer) {
+  const struct nt_library *found = address ? find(fn, address, answer) : NULL;
   struct nt_library fresh;
   if (found || !address)
     return found;
   describe(&fresh, handle, fn, address);
-  return add(&fresh, fn, find_left());
+  return add(&fresh, fn, answer);
 }
 
 /* ---- the first call ------------------------------------------------------------------------------- */
@@ -144,7 +151,7 @@ static void keep_loaded(const struct nt_library *library) {
     const uintptr_t address = (uintptr_t)library->fn[i];
     if (!address || address - low < high - low || !nt_module_range((void *)address, &low, &high))
       continue;
-    const char *path = path_of((void *)address);
+    const char *path = path_of(map_of((void *)address));
     if (*path)
       // cppcheck-suppress leakReturnValNotUsed ; the reference is to last
       (void)dlopen(path, RTLD_LAZY | RTLD_NOLOAD);

@@ -135,7 +135,8 @@ static __attribute__((noinline)) const struct nt_library *resolve_slowly(unsigne
                                                                          const void *caller) {
   int saved_errno = errno;
   void *scope = find_scope(fn, caller);
-  const struct nt_library *library = scope ? nt_library_of(scope, fn, look_up(scope, fn)) : NULL;
+  const struct nt_library *library =
+      scope ? nt_library_of(scope, fn, look_up(scope, fn), NULL) : NULL;
   if (library) {
     nt_library_call(library);
     nt_fork_lock(&lock);
@@ -146,6 +147,16 @@ static __attribute__((noinline)) const struct nt_library *resolve_slowly(unsigne
   (void)dlerror(); /* what our look-ups left is not the application's */
   errno = saved_errno;
   return library;
+}
+
+void *nt_resolve_untraced(unsigned fn, const void *caller) {
+  int saved_errno = errno;
+  void *scope = find_scope(fn, caller);
+  void *address = look_up(scope, fn);
+  close_scope(scope);
+  (void)dlerror();
+  errno = saved_errno;
+  return address;
 }
 
 const struct nt_library *nt_resolve(unsigned fn, const void *caller) {

@@ -12,9 +12,12 @@
 
 #include "preload/library.h"
 
-/* The library for calls made from `caller` (a return address), NULL if there is none. `fn` is the
+/* The library for calls made from `caller` (a return address), NULL if there is none or no room. `fn` is the
  * function being called. Lock-free after a call site's first use. */
 const struct nt_library *nt_resolve(unsigned fn, const void *caller);
+
+/* The function itself, where nt_resolve had no room; NULL if there is none. Takes the loader's lock each time. */
+void *nt_resolve_untraced(unsigned fn, const void *caller);
 
 /* A call has come from between these addresses, without a communicator that was known. Any thread. */
 bool nt_resolve_has_site(uintptr_t low, uintptr_t high);

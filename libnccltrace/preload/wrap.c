@@ -3,11 +3,13 @@
  * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines. And the entries for those
  * who look functions up by name: the same again, for each of the first libraries.
  *
- * A wrapper that finds nothing behind it answers ncclInvalidUsage or cudaErrorUnknown, the nearest to the
- * symbol error that the process would have met without us.
+ * A wrapper for whose library there is no room (library.h) calls the function all the same, untraced. One that finds
+ * nothing behind it answers ncclInvalidUsage or cudaErrorUnknown, the nearest to the symbol error that the process would have
+ * met without us.
  */
 #include "preload/call.h"
 #include "preload/entries.h"
+#include "preload/resolve.h"
 
 /* Which pair of functions records a shape. */
 #define ENTER_UNIQUE_ID nt_enter_plain
@@ -94,7 +96,11 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
       begin(&call, args.comm, __builtin_return_address(0), __builtin_frame_address(0));            \
   if (NT_UNLIKELY(!real)) {                                                                        \
     nt_call_refused(&call);                                                                        \
-    return nothing;                                                                                \
+    call.thread = NULL;                                                                            \
+    if (!call.comm || !call.comm->library)                                                         \
+      *(void **)(&real) = nt_resolve_untraced(id, __builtin_return_address(0));                    \
+    if (!real)                                                                                     \
+      return nothing;                                                                              \
   }                                                                                                \
   call.fn = NT_FN_##as;                                                                            \
   if (call.thread)                                                                                 \
@@ -121,8 +127,9 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
+/* Whoever has an entry was given it together with its answer. */
 #define BEGIN_ENTRY(call, comm, caller, frame)                                                     \
-  nt_call_begin_entered(call, comm, caller, frame, library)
+  (nt_call_begin_entered(call, comm, caller, frame, library), library->answer[(call)->fn])
 
 #define ENTRY(index, id, symbol, as, shape, params, arguments, fields, nothing)                    \
   static int entry_##index##_##symbol params {                                                     \

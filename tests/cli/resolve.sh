@@ -182,6 +182,21 @@ reduced 10 11 12 13 14 15 16 17 &&
   [ "$(grep -c '^nccltrace: more than 8 copies of NCCL or the CUDA runtime are looked up by name' "$work/err")" = 1 ]
 check "with more copies than entries the rest work untraced, and it is said once" $? "$(said)"
 
+mkdir "$work/room"
+for ((i = 10; i < 44; i++)); do cp "$users/user_static.so" "$work/room/$i.so"; done
+run linked-many user-local "$work"/room/*.so
+reduced {10..41}
+check "calls to a copy for which there is no room reach it, untraced" $? "$(said)"
+rm -r "$work/room"
+
+run namespaces namespaces "$one" "$two"
+reduced 10 11 && served "$one" "$two"
+check "copies in namespaces of their own (dlmopen) are traced and called each as itself" $? "$(said)"
+
+run comings comings "$work"/many/libnccl-[0-7].so
+[ "$status" = 0 ]
+check "a look-up leads to its own copy while other copies come and go" $? "$(said)"
+
 run threads threads "$one" "$two" "$three"
 reduced 10 11 12 && served "$one" "$two" "$three"
 check "threads that look up at the same time all get the same" $? "$(said)"
@@ -262,6 +277,13 @@ for place in before behind; do
   check "another hook of dlsym $place ours works and is asked" $? "$(said)"
 done
 before="" behind=""
+
+behind=$users/libanswering.so
+run answering by-path "$one"
+reduced 10 && served "$one" && grep -qx 'counted 3' "$work/out"
+check "a hook behind ours that answers with its own functions is called, and what it answers is traced as one copy" $? \
+  "$(said) $(header | grep '^nccl')"
+behind=""
 
 # ---- what cannot be seen ----
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -458,6 +459,59 @@ static int threads(int n, char **paths) {
   return by_path(n, paths);
 }
 
+/* Each in a namespace of its own, all looked up, and the CUDA runtime, before the first is called. */
+static int namespaces(int n, char **paths) {
+  struct nccl copies[COPIES];
+  for (int i = 0; i < n && i < COPIES; i++) {
+    void *handle = dlmopen(LM_ID_NEWLM, paths[i], RTLD_NOW);
+    check(!handle, paths[i]);
+    look_up(&copies[i], handle);
+    copies[i].calls = counter_of(handle);
+  }
+  void *runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_LOCAL);
+  check(!runtime || !dlsym(runtime, "cudaStreamSynchronize"), "the CUDA runtime");
+  for (int i = 0; i < n && i < COPIES; i++)
+    use(&copies[i], 10 + (size_t)i);
+  return 0;
+}
+
+/* The first copies come and go, looked up and never called, while the others are looked up and called. */
+enum { COMING = 4 };
+static _Atomic int called_all;
+
+static void *come_and_go(void *path) {
+  while (!called_all) {
+    struct nccl nccl;
+    open_copy(&nccl, path);
+    dlclose(nccl.handle);
+  }
+  return NULL;
+}
+
+static void *call_once(void *path) {
+  struct nccl nccl;
+  ncclUniqueId id;
+  for (int turn = 0; turn < 50; turn++) {
+    open_copy(&nccl, path);
+    sched_yield();
+    check(turn == 49 && (nccl.get_id(&id) || *nccl.calls != 1), "the call went to another copy");
+    dlclose(nccl.handle);
+  }
+  return NULL;
+}
+
+static int comings(int n, char **paths) {
+  pthread_t ids[COPIES];
+  for (int i = 0; i < n && i < COPIES; i++)
+    check(pthread_create(&ids[i], NULL, i < COMING ? come_and_go : call_once, paths[i]), "create");
+  for (int i = COMING; i < n && i < COPIES; i++)
+    pthread_join(ids[i], NULL);
+  called_all = 1;
+  for (int i = 0; i < n && i < COMING; i++)
+    pthread_join(ids[i], NULL);
+  return 0;
+}
+
 /* Every name on stdin: what it is, and what is said of it. */
 static int names(int n, char **paths) {
   char name[256];
@@ -510,6 +564,8 @@ static const struct {
     {"constructor", constructor},
     {"first-in-constructor", first_in_constructor},
     {"threads", threads},
+    {"namespaces", namespaces},
+    {"comings", comings},
     {"names", names},
     {"quota", quota},
 };
