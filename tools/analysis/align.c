@@ -422,6 +422,7 @@ int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_d
 
 void nt_divergence_free(struct nt_divergence *divergence) {
   free(divergence->deviations);
+  free(divergence->mixed);
   memset(divergence, 0, sizeof *divergence);
 }
 

@@ -46,9 +46,11 @@ struct nt_divergence {
   bool decided;       /* the reference has more voters than any other value */
   bool disputed;      /* votes say one thing, and the own past of members another */
   bool captured;      /* some captured what others called: later positions do not correspond */
-  bool sure;          /* also if all members without a trace were of another mind */
-  uint32_t voters;    /* members whose call at the position is known */
-  uint32_t agreeing;  /* of these, with the reference */
+  uint32_t *
+      mixed; /* by member, what is the same operation: called by some, launched by others (moved.h); NULL: none */
+  bool sure; /* also if all members without a trace were of another mind */
+  uint32_t voters;   /* members whose call at the position is known */
+  uint32_t agreeing; /* of these, with the reference */
   struct nt_deviation *deviations;
   uint32_t deviation_count;
   /* The first difference lies in calls that are no longer there: between these positions, for

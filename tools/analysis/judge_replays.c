@@ -215,11 +215,89 @@ static int judge(struct nt_inquiry *inquiry, uint32_t index, uint32_t position) 
   return 0;
 }
 
+/* Which launch of the communicator it is; 0: not known. */
+static uint32_t launch_place(const struct nt_inquiry *inquiry, uint32_t joint, uint32_t member,
+                             uint32_t call) {
+  const struct nt_replay *replay;
+  for (uint32_t p = 1; (replay = nt_replay_at(&inquiry->waits.replays, joint, member, p)); p++)
+    if (replay->call == call)
+      return p;
+  return 0;
+}
+
+static int blame_mixed(struct nt_inquiry *inquiry, uint32_t index, bool launches, bool decided,
+                       struct nt_finding *finding) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  int status = 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const uint32_t at = inquiry->divergences[index].mixed[i];
+    if (at == NT_NONE)
+      continue;
+    const uint32_t rank = joint->members[i].rank;
+    const struct nt_model_call *call = &inquiry->job->model->ranks[rank].calls[at];
+    if (!finding->since_ns || call->enter_ns < finding->since_ns)
+      finding->since_ns = call->enter_ns;
+    if (nt_call_unfinished(inquiry->job, rank, at))
+      status = nt_finding_add(inquiry->job, &finding->waiting, rank);
+    if (decided && nt_is_replay(call) != launches && !status)
+      status = nt_finding_add(inquiry->job, &finding->blame, rank);
+  }
+  return status;
+}
+
+/* The same operation, called by some and launched by others. */
+static int judge_mixed(struct nt_inquiry *inquiry, uint32_t index) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  const uint32_t *mixed = inquiry->divergences[index].mixed;
+  uint32_t launched = 0, called = 0, replays = NT_NONE, calls = NT_NONE;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    if (mixed[i] == NT_NONE)
+      continue;
+    const bool replay =
+        nt_is_replay(&nt_member_rank(inquiry->job, &joint->members[i])->calls[mixed[i]]);
+    *(replay ? &launched : &called) += 1;
+    uint32_t *first = replay ? &replays : &calls;
+    *first = *first == NT_NONE ? i : *first;
+  }
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index);
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  const uint32_t voters = launched + called + joint->absent;
+  const bool launches = launched > called, decided = 2 * (launches ? launched : called) > voters;
+  const struct nt_model_call *call =
+      &nt_member_rank(inquiry->job, &joint->members[calls])->calls[mixed[calls]];
+  const uint32_t place = launches ? launch_place(inquiry, index, replays, mixed[replays]) : 0;
+  finding->fn = place ? NT_FN_cudaGraphLaunch : call->fn;
+  finding->seq = place ? place : call->seq;
+  finding->field = "call";
+  finding->confidence = decided ? NT_CERTAIN : NT_UNDECIDED;
+  int status = blame_mixed(inquiry, index, launches, decided, finding);
+  char one[NT_DESCRIBE], other[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
+  nt_describe_place(one, sizeof one, inquiry->job, call->fn, call->seq, index);
+  nt_launch_text(other, sizeof other, inquiry, joint->members[replays].rank, mixed[replays]);
+  nt_describe_ranks(who, sizeof who, &finding->blame);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (!decided)
+    nt_finding_say(finding, "some ranks called %s, others launched it in a graph (%s)%s", one,
+                   other, waiting);
+  else if (launches)
+    nt_finding_say(finding, "%s called %s, the others launched it in a graph (%s)%s", who, one,
+                   other, waiting);
+  else
+    nt_finding_say(finding, "%s launched %s in a graph (%s), the others called it%s", who, one,
+                   other, waiting);
+  if (!place)
+    nt_say_launch(inquiry, finding, joint->members[replays].rank, mixed[replays]);
+  return status;
+}
+
 int nt_judge_replays(struct nt_inquiry *inquiry) {
   const struct nt_replays *replays = &inquiry->waits.replays;
   int status = 0;
   for (uint32_t i = 0; i < replays->joint_count && !status; i++)
-    if (replays->diverged[i] && !inquiry->divergences[i].position)
+    if (inquiry->divergences[i].mixed)
+      status = judge_mixed(inquiry, i);
+    else if (replays->diverged[i] && !inquiry->divergences[i].position)
       status = judge(inquiry, i, replays->diverged[i]);
   return status;
 }

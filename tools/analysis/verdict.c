@@ -9,6 +9,7 @@
 #include "analysis/describe.h"
 #include "analysis/graphs.h"
 #include "analysis/inquiry.h"
+#include "analysis/moved.h"
 #include "analysis/sequence.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
@@ -31,6 +32,8 @@ static int compare(struct nt_inquiry *inquiry) {
     status = -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < job->joint_count && !status; i++)
     status = nt_align_joint(job, &job->joints[i], &inquiry->divergences[i]);
+  for (uint32_t i = 0; i < job->joint_count && !status; i++)
+    status = nt_moved_settle(job, &job->joints[i], &inquiry->divergences[i]);
   return status ? status : nt_p2p_match(job, &inquiry->p2p);
 }
 

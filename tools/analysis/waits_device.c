@@ -190,7 +190,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
     low = joint->members[i].called < low ? joint->members[i].called : low;
     position = first && (!position || first < position) ? first : position;
   }
-  if (!position || position > low || divergence->hidden_high ||
+  if (!position || position > low || divergence->hidden_high || divergence->mixed ||
       (divergence->position && divergence->position <= position))
     return 0;
   if (joint->absent)

@@ -61,7 +61,8 @@ static int add(struct nt_finder *f, uint32_t index, enum nt_stuck_kind kind, uin
 
 int nt_stuck_replay(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
-  if (!f->out->replays.rows[index] || divergence->position || divergence->hidden_high)
+  if (!f->out->replays.rows[index] || divergence->position || divergence->hidden_high ||
+      divergence->mixed)
     return 0;
   uint32_t low = UINT32_MAX, high = 0, diverged = f->out->replays.diverged[index];
   for (uint32_t i = 0; i < joint->member_count; i++) {
