@@ -69,6 +69,19 @@ static void the_ring_can_be_used_for_ever(void **state) {
   fixture_expect(f->area.header->file_path, NT_OPEN_NO_AREA, 1, total, false);
 }
 
+static void chunks_of_ended_threads_are_emptied_before_they_run_out(void **state) {
+  struct fixture *f = *state;
+  fixture_area(f, 512 << 10);
+  fixture_drain(f, 8 << 20);
+  const uint32_t threads = 4 * f->area.header->chunk_count;
+  for (uint32_t i = 0; i < threads; i++) {
+    fixture_call(f, false);
+    nt_ring_retire(&f->area, &f->writer);
+    assert_true(nt_drain_tick(f->drain, NT_DRAIN_LAZY) >= 0);
+  }
+  assert_int_equal(atomic_load(&f->area.header->lost), 0);
+}
+
 static void an_open_call_is_in_the_state(void **state) {
   struct fixture *f = *state;
   fixture_area(f, 1 << 20);
@@ -439,6 +452,7 @@ int main(void) {
       TEST(every_closed_call_reaches_the_file),
       TEST(a_lazy_tick_waits_for_more),
       TEST(the_ring_can_be_used_for_ever),
+      TEST(chunks_of_ended_threads_are_emptied_before_they_run_out),
       TEST(an_open_call_is_in_the_state),
       TEST(what_is_overwritten_is_counted),
       TEST(a_killed_process_loses_nothing),
