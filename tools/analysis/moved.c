@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One row a member; rows are compared place by place, so a member that is merely behind is no difference. */
 #include "analysis/moved.h"
 
 #include <stdlib.h>
