@@ -94,10 +94,7 @@ static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
   }
   record->duration = nt_duration_encode(nt_now() - record->enter);
   record->result = nt_byte_of(result);
-  if (result == ncclInProgress)
-    record->flags |= NT_CALL_IN_PROGRESS;
-  else if (result != ncclSuccess)
-    record->flags |= NT_CALL_VOID;
+  record->flags |= nt_result_flags(result);
   thread->open = NULL;
   nt_ring_close(&thread->ring);
 }

@@ -12,7 +12,6 @@
  *                                    does nothing, so that launches get their marks
  */
 #include <dlfcn.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "measure.h"
 #include "nccl/nccl_types.h"
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank);
@@ -31,22 +31,6 @@ ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
 enum { BATCH = 200, ROUNDS = 400, SLOW_ROUNDS = 30, TURNS = 5, DEPTH = 12 };
-
-static double now_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-  qsort(values, (size_t)n, sizeof(*values), compare);
-  return values[n / 2];
-}
 
 enum kind { ALLREDUCE, SEND_GROUP, KINDS };
 
@@ -117,12 +101,6 @@ static bool measure(const char *self, const char *directory, enum mode mode, dou
   return got == KINDS;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
-  (void)status, (void)type, (void)where;
-  remove(path);
-  return 0;
-}
-
 static int report(const char *name, double value, const char *unit, double target) {
   bool ok = value <= target;
   printf("%s %.1f %s target %.1f %s\n", name, value, unit, target, ok ? "ok" : "MISS");
@@ -161,7 +139,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   int missed = run(argv[0], directory, times);
-  nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  remove_tree(directory);
   if (missed)
     return 1;
   for (int kind = 0; kind < KINDS; kind++)

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "measure.h"
 #include "nccl/nccl_types.h"
 
 ncclResult_t ncclGroupStart(void);
@@ -22,22 +23,6 @@ ncclResult_t ncclGroupStart(void);
 enum { BATCH = 500, ROUNDS = 200, TURNS = 5, KINDS = 3 };
 
 static const char *const names[KINDS] = {"malloc", "cudaGetErrorName", "ncclAllReduce"};
-
-static double now_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-  qsort(values, (size_t)n, sizeof(*values), compare);
-  return values[n / 2];
-}
 
 /* Found or not: a handle's scope is small, so that the search itself takes little. */
 static int child(void) {

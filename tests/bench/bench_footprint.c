@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "measure.h"
 #include "nccl/nccl_types.h"
 #include "trace/reader.h"
 
@@ -30,24 +30,13 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
 
 enum { TURNS = 21, PACE_SECONDS = 5 };
 
-static double now_s(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* ---- children ----------------------------------------------------------------------------------- */
 
 static int load(const char *library) {
-  double start = now_s();
+  double start = now_ns();
   if (!dlopen(library, RTLD_NOW))
     return 1;
-  printf("%.1f\n", (now_s() - start) * 1e6);
+  printf("%.1f\n", (now_ns() - start) / 1e3);
   return 0;
 }
 
@@ -89,15 +78,15 @@ static int pace(double calls, double seconds) {
   ncclComm_t comm;
   if (!dlopen("libcuda.so.1", RTLD_NOW) || ncclCommInitRank(&comm, 8, id, 0) != ncclSuccess)
     return 1;
-  double start = now_s(), done = 0;
+  double start = now_ns(), done = 0;
   uint64_t before = own_threads_ns();
-  while (now_s() - start < seconds) {
-    for (; done < (now_s() - start) * calls; done++)
+  while (now_ns() - start < seconds * 1e9) {
+    for (; done < (now_ns() - start) * calls * 1e-9; done++)
       ncclAllReduce(buffers, buffers + ((size_t)done % 64) * 4096, 1024, ncclFloat32, ncclSum, comm,
                     NULL);
     nanosleep(&(struct timespec){0, 1000000}, NULL);
   }
-  double took = (double)(own_threads_ns() - before) * 1e-9 / (now_s() - start);
+  double took = (double)(own_threads_ns() - before) / (now_ns() - start);
   printf("%" PRIu64 " %.3f\n", first_number("/proc/self/status", "VmRSS:"), 100 * took);
   return 0;
 }
@@ -133,8 +122,7 @@ static int loading(void) {
   for (int i = 0; i < TURNS; i++)
     if (!ask(words, false, &times[i], &unused))
       return 1;
-  qsort(times, TURNS, sizeof *times, compare);
-  return report("library_load", times[TURNS / 2], "us", 1000);
+  return report("library_load", median(times, TURNS), "us", 1000);
 }
 
 /* What is mapped of the file: symbols and debug information are not. */
@@ -194,12 +182,6 @@ static int paces(void) {
   return missed | report("resident", (rss - bare) / 1024, "MiB", 16);
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
-  (void)status, (void)type, (void)where;
-  remove(path);
-  return 0;
-}
-
 int main(int argc, char **argv) {
   if (argc == 3 && !strcmp(argv[1], "load"))
     return load(argv[2]);
@@ -213,6 +195,6 @@ int main(int argc, char **argv) {
     return 1;
   }
   int missed = loading() | size() | paces();
-  nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  remove_tree(directory);
   return missed;
 }
