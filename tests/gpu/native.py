@@ -16,7 +16,9 @@ BUILD = ROOT / "build"
 LIBRARY = BUILD / "libnccltrace.so"
 
 sys.path.insert(0, str(ROOT / "tests"))
-from scenario.target import TargetError, find_cudart, find_nccl     # noqa: E402
+from scenario.target import NO_MULTICAST, TargetError, find_cudart, find_nccl     # noqa: E402
+
+os.environ.update(NO_MULTICAST)     # for all that the GPU tests start
 
 
 class BuildError(Exception):

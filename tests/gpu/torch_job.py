@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small PyTorch data-parallel job with an optional fault, started by torchrun.
 
-All ranks share one GPU unless --gpus says otherwise: NCCL then needs a host id per rank. Each fault is a
+Ranks share one GPU unless --gpus says otherwise: NCCL then needs host ids. Each fault is a
 mistake of a real job in a function of its own. The comments `# FAULT name`, `# CALL name` and
 `# WAIT name` mark lines that tests/gpu/torch_cases.py looks for in reports.
 """
@@ -17,14 +17,13 @@ STEPS = 10
 FAULT_STEP = 6      # counted from 0: the fault strikes before the seventh all-reduce
 
 
-def several_ranks_on_one_gpu(rank):
-    """NCCL refuses two ranks on one GPU of one host: pretend that each is a host of its own."""
+def several_ranks_on_one_gpu(rank, gpus=1):
+    """NCCL refuses two ranks on one GPU of one host: pretend that each batch of `gpus` ranks is a host of its own."""
     os.environ.update(
-        NCCL_HOSTID=f"gpu-test-{rank}",
+        NCCL_HOSTID=f"gpu-test-{rank // gpus}",
         NCCL_SOCKET_IFNAME="lo",
         NCCL_IB_DISABLE="1",
         NCCL_MAX_NCHANNELS="2",
-        NCCL_NVLS_ENABLE="0",
     )
 
 
@@ -187,8 +186,8 @@ def main():
     parser.add_argument("--gpus", type=int, default=1)
     args = parser.parse_args()
     rank = int(os.environ["RANK"])
-    if args.gpus == 1:
-        several_ranks_on_one_gpu(rank)
+    if int(os.environ["WORLD_SIZE"]) > args.gpus:
+        several_ranks_on_one_gpu(rank, args.gpus)
     import torch
     import torch.distributed as dist
 

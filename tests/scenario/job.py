@@ -3,8 +3,8 @@
 
 Everything that happens arrives in one queue: ranks report through the store, and one thread per
 process waits for its end. The job counts as hung once nothing has ended for the scenario's timeout;
-the clock starts when every process is ready or gone, and at each end. The caller then looks at the
-job, which keeps hanging until `close`.
+the clock starts when every process is ready or gone, and at each end. A target may have more patience as
+long as ranks still get on. The caller then looks at the job, which keeps hanging until `close`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import threading
 import time
 
 from scenario.program import Plan
+from scenario.progress import Progress
 from scenario.store import Store
 from scenario.syntax import Scenario
 from scenario.target import Target
@@ -38,7 +39,7 @@ class Job:
         self.scenario, self.target, self.folder = scenario, target, folder
         self.trace_dir = os.path.join(folder, "trace")
         os.makedirs(self.trace_dir, exist_ok=True)
-        self.grace = LEAVE_SECONDS * target.patience
+        self.grace = LEAVE_SECONDS + target.quiet
         self.wrong: list = []           # results that failed their check
         self.events: queue.Queue = queue.Queue()
         self.store = Store(self.events)
@@ -46,10 +47,12 @@ class Job:
         self.codes: dict = {}           # rank -> exit code, negative for a signal
         self.ready: set = set()
         self.job_file = os.path.join(folder, "job.json")
+        steps = os.path.join(folder, "progress")
+        self.progress = Progress(steps, make_for=scenario.ranks)
         ranks = range(scenario.ranks)
         with open(self.job_file, "w", encoding="utf-8") as file:
             json.dump({"scenario": os.path.abspath(scenario.path), "store": self.store.address,
-                       "shim": target.shim, "devices": [target.device(rank) for rank in ranks],
+                       "shim": target.shim, "progress": steps, "devices": [target.device(rank) for rank in ranks],
                        "plans": [plan.for_rank(rank) for rank in ranks]}, file)
 
     @property
@@ -70,13 +73,20 @@ class Job:
             raise JobError(f"not all processes reached the first statement within {START_SECONDS:.0f} s")
         for rank in self.alive:
             self.store.tell(rank, "go")
-        limit = self.scenario.timeout * self.target.patience
         while self.alive:
             ended = len(self.codes)
-            self._gather(lambda: len(self.codes) > ended, limit)
-            if len(self.codes) == ended:
+            self._gather(lambda: len(self.codes) > ended, self.scenario.timeout)
+            if len(self.codes) == ended and not self._ends_later(ended):
                 return "hung"
         return "failed" if any(self.codes.values()) else "done"
+
+    def _ends_later(self, ended: int) -> bool:
+        """Whether one more rank ends while the target's patience lasts: as long as steps are made."""
+        deadline, before = time.monotonic() + self.target.patience, -1
+        while time.monotonic() < deadline and self.progress.total() != before and len(self.codes) == ended:
+            before = self.progress.total()
+            self._gather(lambda: len(self.codes) > ended, self.target.quiet)
+        return len(self.codes) > ended
 
     def leave(self) -> None:
         """Ends the job as frameworks do: processes with unfinished work give up, the launcher ends the rest."""

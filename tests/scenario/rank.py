@@ -23,6 +23,7 @@ if not __package__:
 from scenario.codegen import compile_program
 from scenario.device import Device, load_shim
 from scenario.parse import load
+from scenario.progress import Progress
 from scenario.runtime import Runtime
 from scenario.store import Client
 from scenario.syntax import DATA_OPS
@@ -62,7 +63,7 @@ def main() -> None:
         shim = load_shim(job["shim"], DATA_OPS)
         plan = job["plans"][rank]
         device = Device(shim, scenario, rank, job["devices"][rank], plan["buffers"])
-        runtime = Runtime(scenario, rank, plan, shim, device, client)
+        runtime = Runtime(scenario, rank, plan, shim, device, client, Progress(job["progress"]))
         client.say("ready")
         client.control.recv(64)
         threading.Thread(target=listen, args=(client, runtime), daemon=True).start()

@@ -21,6 +21,7 @@ import traceback
 from scenario import data
 from scenario.device import Device
 from scenario.program import Comm, SlotCounter, View
+from scenario.progress import Progress
 from scenario.store import Client
 from scenario.syntax import COLLECTIVES, DATA_OPS, OP_CODES, TYPE_CODES, Scenario, Stmt
 
@@ -63,8 +64,9 @@ class Runtime:
     communicators, graphs, the device."""
 
     def __init__(self, scenario: Scenario, rank: int, plan: dict, shim: ctypes.CDLL, device: Device,
-                 client: Client) -> None:
+                 client: Client, progress: Progress) -> None:
         self.scenario, self.shim, self.device, self.client = scenario, shim, device, client
+        self.progress = progress
         self.view = View(scenario, rank)
         self.handles: dict = {}         # name -> cell of the communicator this rank holds
         self.nonblocking: set = set()   # names of communicators made, or to be made, non-blocking
@@ -156,6 +158,7 @@ class Runtime:
         def done(result: int) -> None:
             finish(result)
             self.inside = False
+            self.progress.advance(self.view.rank)
         self.inside = True
         return Step(fn, args, done)
 

@@ -11,6 +11,9 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+# A job that dies while it uses NVLink multicast can leave the GPUs of its host unusable for everybody.
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+
 
 class TargetError(Exception):
     """Something that is needed to run scenarios is not there; says what to do."""
@@ -19,7 +22,8 @@ class TargetError(Exception):
 class Target:
     """Common to both: paths of the build, and the environment that torchrun would give a rank."""
 
-    patience = 1.0                      # factor on every timeout
+    patience = 0.0                      # seconds by which a timeout is stretched while ranks get on …
+    quiet = 1.0                         # … seen by a step in each so many seconds
 
     def __init__(self, build: str) -> None:
         self.build = os.path.abspath(build)
@@ -101,7 +105,8 @@ class RealNccl(Target):
     ranks is a host of its own, and hosts talk through the loopback interface.
     """
 
-    patience = 10.0
+    patience = 45.0                     # contexts and communicators take their time to be made
+    quiet = 6.0
 
     def __init__(self, build: str, gpus: int) -> None:
         super().__init__(build)
@@ -116,12 +121,12 @@ class RealNccl(Target):
 
     def environment(self, rank: int, world: int, folder: str) -> dict:
         environment = super().environment(rank, world, folder)
-        environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+        environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1", **NO_MULTICAST)
         if "CUDA_VISIBLE_DEVICES" in os.environ:
             environment["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
         if world > self.gpus:
             environment.update(NCCL_HOSTID=f"{os.path.basename(folder)}-{rank // self.gpus}",
-                               NCCL_MAX_NCHANNELS="2", NCCL_NVLS_ENABLE="0")
+                               NCCL_MAX_NCHANNELS="2")
         return environment
 
 
