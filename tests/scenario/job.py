@@ -3,8 +3,8 @@
 
 Everything that happens arrives in one queue: ranks report through the store, and one thread per
 process waits for its end. The job counts as hung once nothing has ended for the scenario's timeout;
-the clock starts when every process is ready or gone, and at each end. A target may have more patience as
-long as ranks still get on. The caller then looks at the job, which keeps hanging until `close`.
+the clock starts when every process is ready or gone, and at each end. Real NCCL is given ten times as long,
+if ranks still get on. The caller then looks at the job, which keeps hanging until `close`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Job:
 
     def _ends_later(self, ended: int) -> bool:
         """Whether one more rank ends while the target's patience lasts: as long as steps are made."""
-        deadline, before = time.monotonic() + self.target.patience, -1
+        deadline, before = time.monotonic() + self.scenario.timeout * (self.target.patience - 1), -1
         while time.monotonic() < deadline and self.progress.total() != before and len(self.codes) == ended:
             before = self.progress.total()
             self._gather(lambda: len(self.codes) > ended, self.target.quiet)

@@ -22,8 +22,8 @@ class TargetError(Exception):
 class Target:
     """Common to both: paths of the build, and the environment that torchrun would give a rank."""
 
-    patience = 0.0                      # seconds by which a timeout is stretched while ranks get on …
-    quiet = 1.0                         # … seen by a step in each so many seconds
+    patience = 1                        # factor on every timeout, as long as ranks get on …
+    quiet = 1.0                         # … which they do if one makes a step in so many seconds
 
     def __init__(self, build: str) -> None:
         self.build = os.path.abspath(build)
@@ -105,8 +105,8 @@ class RealNccl(Target):
     ranks is a host of its own, and hosts talk through the loopback interface.
     """
 
-    patience = 45.0                     # contexts and communicators take their time to be made
-    quiet = 6.0
+    patience = 10                       # contexts and communicators take their time to be made
+    quiet = 8.0
 
     def __init__(self, build: str, gpus: int) -> None:
         super().__init__(build)
