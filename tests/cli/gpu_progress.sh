@@ -50,6 +50,13 @@ until_streams() {
   done
   return 1
 }
+# calls EXPRESSION: of the list of calls, c
+calls() {
+  "$build/nccltrace" show --json "$trace" 2>/dev/null | python3 -c "
+import json, sys
+c = json.load(sys.stdin)[0]['calls']
+sys.exit(not ($1))"
+}
 seen() { "$build/nccltrace" show --header "$trace" 2>&1 | grep -A9 -i stream; }
 
 start streams
@@ -59,6 +66,8 @@ check "a stream behind work that does not end is blocked" $? "$line $(cat "$work
 until_streams "len(d) == 2 and d[0]['launches'] == d[0]['finished'] == 4 and
   d[1]['launches'] == 5 and d[1]['finished'] == d[1]['reached'] == 4"
 check "each stream has a progress of its own, and what is behind other work is not reached" $? "$(seen)"
+calls "sorted(x['gpu'] for x in c if x['function'] == 'AllReduce') == ['done'] * 8 + ['enqueued']"
+check "JSON says of each call how far the device came" $? "$("$build/nccltrace" show "$trace" 2>&1)"
 answer
 end
 streams "d[1]['launches'] == d[1]['finished'] == d[1]['reached'] == 5"
@@ -83,13 +92,6 @@ check "the capture is none the worse for it" $? "$line"
 end
 streams "d[0]['launches'] == d[0]['finished'] == 7 and d[0]['unmarked'] == d[0]['error'] == 0"
 check "nothing of ours is in a captured stream, and launches of its graph are followed" $? "$(seen)"
-# calls EXPRESSION: of the list of calls, c
-calls() {
-  "$build/nccltrace" show --json "$trace" 2>/dev/null | python3 -c "
-import json, sys
-c = json.load(sys.stdin)[0]['calls']
-sys.exit(not ($1))"
-}
 shown() { "$build/nccltrace" show "$trace" 2>&1; }
 calls "[x['captured'] for x in c if x['function'] == 'AllReduce'] == [False, False, True, True, True, False]"
 check "captured calls are marked as such, in a group too" $? "$(shown)"

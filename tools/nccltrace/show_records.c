@@ -244,11 +244,12 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
   char function[64], label[NT_LABEL_TEXT], dtype[32], op[32], result[NT_RESULT_TEXT];
   bool data = moves_data(call), open = call->exit_ns == 0;
   const char *comm = nt_process_comm_label(trace, call->comm, label, sizeof label);
+  const struct nt_gpu_seen gpu = nt_gpu_seen_of(trace, call);
   nt_dtype_text(dtype, sizeof dtype, data ? call->dtype : 255);
   nt_redop_text(op, sizeof op, call->op);
   return json_pack(
       "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, "
-      "s:o, s:b, s:s, s:o, s:o, s:o}",
+      "s:o, s:b, s:s, s:o, s:o, s:o, s:s?, s:o}",
       "enter", nt_json_time(call->enter_ns), "enter_ns", json_integer(call->enter_ns), "thread",
       (json_int_t)call->thread, "function", nt_call_function(function, sizeof function, call->fn),
       "comm", nt_json_text(comm), "comm_number", optional(call->comm, call->comm != 0), "seq",
@@ -263,7 +264,8 @@ static json_t *record_json(const struct nt_trace *trace, const struct nt_call *c
       optional(launch, launch != 0), "void", (call->flags & NT_CALL_VOID) != 0, "result",
       nt_call_result(result, sizeof result, call), "duration_ns",
       optional(call->exit_ns - call->enter_ns, !open), "send", nt_json_address(call->send), "recv",
-      nt_json_address(call->recv));
+      nt_json_address(call->recv), "gpu", nt_gpu_state_name(gpu.state), "gpu_ns",
+      optional(gpu.took_ns, gpu.took_ns >= 0));
 }
 
 int64_t nt_show_records_json(struct nt_trace *trace, const struct nt_show_filter *filter, FILE *out,
