@@ -2,7 +2,7 @@
 """One PyTorch process that measures on request: a word on stdin, `value SECONDS` on stdout.
 
 Started by tests/gpu/bench, several at a time, each with its own settings; only one works at a time. RANK,
-WORLD_SIZE and BENCH_STORE say which rank of which job it is.
+WORLD_SIZE and BENCH_STORE say which rank of which job it is, BENCH_GPUS over how many GPUs the ranks are spread.
 
     issue     issuing one all-reduce, 16 frames deep. In place and with one rank the GPU has nothing to do.
     stream    a matrix product of some 50 us and an all-gather, both on the compute stream. With one rank
@@ -10,6 +10,14 @@ WORLD_SIZE and BENCH_STORE say which rank of which job it is.
               what is measured is the device's time, and the marks around the copy stand between kernels.
     overlap   the same with async_op=True: the copy goes to NCCL's own stream, beside the product.
     step      a step of a small transformer under DDP: forward, backward with its all-reduces, optimizer.
+
+With a GPU for each rank:
+
+    latency       an all-reduce of 8 bytes, and waiting for it.
+    ddp           a step of a larger model under DDP, whose all-reduces run beside the backward pass …
+    ddp-serial    … and with all gradients in one bucket, reduced after it.
+    fsdp          a step under FSDP, whose gathers run ahead of the backward pass …
+    fsdp-serial   … and without prefetching.
 """
 import inspect
 import os
@@ -19,6 +27,8 @@ import time
 
 DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
 CALLS, PAIRS, STEPS = 200, 100, 4
+ALONE = ["issue", "stream", "overlap", "step"]
+ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "fsdp", "fsdp-serial"]
 
 
 def deep(frames, work):
@@ -35,6 +45,7 @@ class Bench:
         self.a = torch.ones(2560, 2560, device="cuda", dtype=torch.bfloat16)
         self.product = torch.empty_like(self.a)
         self.model = None
+        self.larger = {}        # word -> (model, optimizer)
 
     def timed(self, work, count):
         """Seconds for each of `count`, all that the device does included."""
@@ -93,27 +104,68 @@ class Bench:
             self.model(self.batch).pow(2).mean().backward()
             self.optimizer.step()
 
+    def latency(self):
+        two = self.torch.ones(2, device="cuda")
+
+        def waits():
+            for _ in range(CALLS):
+                self.dist.all_reduce(two)
+                self.torch.cuda.synchronize()
+        return self.timed(waits, CALLS)
+
+    def make_larger(self, word):
+        """Four blocks of 8 M parameters each."""
+        torch = self.torch
+        from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel
+        torch.manual_seed(0)
+        blocks = [torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
+                  for _ in range(4)]
+        if word.startswith("ddp"):
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*blocks),
+                                                              bucket_cap_mb=25 if word == "ddp" else 1000)
+        else:
+            ahead = BackwardPrefetch.BACKWARD_PRE if word == "fsdp" else None
+            model = FullyShardedDataParallel(
+                torch.nn.Sequential(*(FullyShardedDataParallel(block, backward_prefetch=ahead) for block in blocks)),
+                backward_prefetch=ahead, device_id=torch.cuda.current_device())
+        return model, torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def larger_steps(self, word):
+        if word not in self.larger:
+            self.larger[word] = self.make_larger(word)
+        model, optimizer = self.larger[word]
+        batch = self.torch.ones(2048, 1024, device="cuda")
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            model(batch).pow(2).mean().backward()
+            optimizer.step()
+
+    def measure(self, word):
+        if word in ON_SEVERAL_GPUS[1:]:
+            return self.timed(lambda: self.larger_steps(word), STEPS)
+        return getattr(self, word)()
+
 
 def answer(seconds):
     print(f"value {seconds:.9f}", flush=True)
 
 
 def main():
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if world > 1:
+    rank, world, gpus = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "BENCH_GPUS"))
+    if world > gpus:
         from torch_job import several_ranks_on_one_gpu
-        several_ranks_on_one_gpu(rank)
+        several_ranks_on_one_gpu(rank, gpus)
     import torch
     import torch.distributed as dist
 
-    torch.cuda.set_device(0)
+    torch.cuda.set_device(rank % gpus)
     dist.init_process_group("nccl", init_method="file://" + os.environ["BENCH_STORE"], rank=rank, world_size=world)
     bench = Bench(torch, dist)
-    for word in ["step"] if world > 1 else ["issue", "stream", "overlap", "step"]:
-        getattr(bench, word)()
+    for word in ON_SEVERAL_GPUS if gpus > 1 else ["step"] if world > 1 else ALONE:
+        bench.measure(word)
     answer(0)
     for line in sys.stdin:
-        answer(getattr(bench, line.strip())())
+        answer(bench.measure(line.strip()))
     os._exit(0)         # nobody waits for anybody
 
 

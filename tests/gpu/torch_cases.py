@@ -78,9 +78,20 @@ CASES = [
     Case("swallowed", 4, 3, "mismatch|missing", at="CALL validate", says="AllGather"),
     Case("finished-waited-for", 4, 2, "left", call=("AllReduce", 11), at="CALL step", says="exited with code 0"),
     Case("skip", 4, 2, "missing", at="CALL step"),
+    Case("opposite-order", 4, 2, "cycle", at="CALL opposite-order"),
     # two ranks with different sizes at the 7th: either may be wrong
     healthy(2), Case("skip", 2, 1, "mismatch", blame="none"), kill(2, 1), host_stuck(2, 1),
 ]
+
+
+def with_a_gpu_each(ranks: int) -> list:
+    """The cases for several GPUs beside those of CASES."""
+    names = {case.name for case in CASES}
+    opposite = Case("opposite-order", ranks, 1, "cycle", at="CALL opposite-order") if ranks > 2 else \
+        Case("opposite-order", ranks, 1, "cycle", blame="0-1")
+    more = [healthy(ranks), kill(ranks, 1), gpu_stuck(ranks, 1), opposite,
+            Case("sigstop", ranks, 1, "missing", at="CALL step", says="stopped")]
+    return [case for case in more if case.name not in names]
 
 
 def place(marker: str) -> str:
@@ -280,7 +291,8 @@ def identical_results(out: pathlib.Path, gpus: int) -> tuple:
 
 def torch_cases(names: list | None, out: pathlib.Path, gpus: int, keep: bool, jobs: int) -> list:
     """All rows, some cases at a time; a case that cannot be run at all is a row that says so."""
-    chosen = [case for case in CASES if not names or case.name in names]
+    cases = CASES + (with_a_gpu_each(gpus) if gpus > 1 else [])
+    chosen = [case for case in cases if not names or case.name in names]
 
     def guarded(work, name: str, *arguments) -> tuple:
         try:

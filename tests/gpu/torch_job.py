@@ -52,6 +52,7 @@ class Job:
         hangs = self.fault == "host-stuck"
         loader = torch.utils.data.DataLoader(Samples(FAULT_STEP if hangs else -1), num_workers=1 if hangs else 0)
         self.batches = iter(loader)
+        self.experts = dist.new_group() if args.fault == "opposite-order" else None
 
 
 # ---- faults ------------------------------------------------------------------------------------------
@@ -112,8 +113,22 @@ def fetch_next_batch(job):
     return next(job.batches)  # FAULT host-stuck
 
 
+def reduce_in_both_groups(job, step):
+    """Of experts and of all, in an order that has to be the same everywhere."""
+    gradient = job.torch.ones(1000, device="cuda")
+    groups = [None, job.experts]
+    if job.fault == "opposite-order" and step == FAULT_STEP:
+        groups.reverse()
+    for group in groups:
+        job.dist.all_reduce(gradient, group=group)  # CALL opposite-order
+    job.torch.cuda.synchronize()
+
+
 def train_step(job, step):
     fetch_next_batch(job)
+    if job.experts:
+        reduce_in_both_groups(job, step)
+        return
     if step == FAULT_STEP and strike(job):
         return
     gradient = job.torch.full((1000 + step,), float(job.rank + 1), device="cuda")
@@ -175,7 +190,7 @@ def train(torch, dist, rank, steps):
 
 
 FAULTS = ["none", "skip", "kill", "host-stuck", "gpu-stuck", "gil", "sigstop", "swallowed", "leaves-early",
-          "finished-waited-for"]
+          "finished-waited-for", "opposite-order"]
 
 
 def main():

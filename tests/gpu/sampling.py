@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interleaved measurement: a job for each setting, all alive at the same time, of which one works at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+import random
+import select
+import shutil
+import statistics
+import subprocess
+import time
+
+from native import LIBRARY, end_all
+
+TRACED = {"LD_PRELOAD": str(LIBRARY)}
+NO_RECORDER = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}
+RECORDER = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+NCCL_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL"}
+SETTINGS = {
+    "bare": {},
+    "default": TRACED,
+    "gpu-off": {**TRACED, "NCCLTRACE_GPU": "off"},
+    "python-off": {**TRACED, "NCCLTRACE_PYTHON": "off"},
+    "flight-recorder": RECORDER,
+    "nccl-log": NCCL_LOG,
+}
+STEP_SETTINGS = ["bare", "default", "gpu-off"]
+STARTS = 3          # processes are started anew so often
+READY_S, ANSWER_S = 120, 30
+
+
+class CannotMeasure(Exception):
+    """Why not."""
+
+
+@dataclasses.dataclass
+class Measured:
+    """One process, or all ranks of one job, with one setting."""
+
+    setting: str
+    processes: list
+
+    def read(self, seconds: float) -> float:
+        """The slowest rank's answer."""
+        deadline, values = time.monotonic() + seconds, []
+        for process in self.processes:
+            while True:
+                if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    raise CannotMeasure(f"{self.setting}: no answer within {seconds:.0f} s")
+                line = process.stdout.readline()
+                if not line:
+                    raise CannotMeasure(f"{self.setting}: the measured process has ended")
+                if line.startswith(b"value "):
+                    values.append(float(line.split()[1]))
+                    break
+        return max(values)
+
+    def ask(self, word: str) -> float:
+        for process in self.processes:
+            process.stdin.write(word.encode() + b"\n")
+            process.stdin.flush()
+        return self.read(ANSWER_S)
+
+
+class Samples(dict):
+    """Values by (measurement, setting), in the order of the rounds."""
+
+    def take(self, word: str, jobs: list) -> None:
+        """One round."""
+        for job in random.sample(jobs, len(jobs)):
+            self.setdefault((word, len(job.processes), job.setting), []).append(job.ask(word))
+
+    def of(self, word: str, ranks: int, setting: str) -> list:
+        return self[(word, ranks, setting)]
+
+    def over(self, word: str, ranks: int, setting: str, base: str) -> tuple:
+        """(median difference, low, high)."""
+        return interval([a - b for a, b in zip(self.of(word, ranks, setting), self.of(word, ranks, base))])
+
+
+def interval(values: list) -> tuple:
+    """(median, low, high): order statistics, no assumption on the distribution."""
+    values = sorted(values)
+    skip = max(0, math.floor((len(values) - 1.96 * math.sqrt(len(values))) / 2))
+    return statistics.median(values), values[skip], values[-1 - skip]
+
+
+def start(setting: str, command: list, ranks: int, gpus: int, out: pathlib.Path) -> Measured:
+    ours = ("NCCLTRACE", "NCCL_DEBUG", "LD_PRELOAD")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    store = out / f"store-{setting}-{ranks}"
+    store.unlink(missing_ok=True)
+    environment.update(NO_RECORDER, WORLD_SIZE=str(ranks), BENCH_STORE=str(store), BENCH_GPUS=str(gpus),
+                       OMP_NUM_THREADS="1",
+                       NCCLTRACE_DIR=str(out / "traces"), TORCH_NCCL_ENABLE_MONITORING="0",
+                       TORCHELASTIC_RUN_ID=f"{setting}-{ranks}", PYTHONDONTWRITEBYTECODE="1")
+    environment.update(SETTINGS[setting])
+    if setting == "nccl-log":
+        environment["NCCL_DEBUG_FILE"] = str(out / "nccl-%p.log")
+    processes = []
+    for rank in range(ranks):
+        with open(out / f"{pathlib.Path(command[-1]).name}-{setting}-{rank}-of-{ranks}.log", "wb") as log:
+            processes.append(subprocess.Popen(command, env=dict(environment, RANK=str(rank)), stdin=subprocess.PIPE,
+                                              stdout=subprocess.PIPE, stderr=log))
+    return Measured(setting, processes)
+
+
+def rounds(wanted: list, words: list, samples: Samples, seconds: float, out: pathlib.Path, gpus: int = 1) -> None:
+    """Starts the wanted (setting, command, ranks), does rounds for so long, and ends all."""
+    jobs: list = []
+    try:
+        jobs.extend(start(*what, gpus, out) for what in wanted)
+        for job in jobs:
+            job.read(READY_S)
+        deadline = time.monotonic() + seconds
+        while True:
+            for word, settings, ranks in words:
+                samples.take(word, [job for job in jobs if job.setting in settings and len(job.processes) == ranks])
+            if time.monotonic() > deadline:
+                break
+    finally:
+        end_all(out / "traces")
+        for job in jobs:
+            for process in job.processes:
+                process.wait(timeout=20)
+        shutil.rmtree(out / "traces", ignore_errors=True)
+        for log in out.glob("nccl-*.log"):
+            log.unlink()
