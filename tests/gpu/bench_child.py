@@ -10,6 +10,7 @@ WORLD_SIZE and BENCH_STORE say which rank of which job it is, BENCH_GPUS over ho
               what is measured is the device's time, and the marks around the copy stand between kernels.
     overlap   the same with async_op=True: the copy goes to NCCL's own stream, beside the product.
     step      a step of a small transformer under DDP: forward, backward with its all-reduces, optimizer.
+    inline    the same without DDP: all gradients are reduced at once after the backward pass, on the compute stream.
 
 With a GPU for each rank:
 
@@ -27,7 +28,7 @@ import time
 
 DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
 CALLS, PAIRS, STEPS = 200, 100, 4
-ALONE = ["issue", "stream", "overlap", "step"]
+ALONE = ["issue", "stream", "overlap", "step", "inline"]
 ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "fsdp", "fsdp-serial"]
 
 
@@ -44,8 +45,8 @@ class Bench:
         self.whole = torch.empty(dist.get_world_size() << 20, device="cuda")
         self.a = torch.ones(2560, 2560, device="cuda", dtype=torch.bfloat16)
         self.product = torch.empty_like(self.a)
-        self.model = None
-        self.larger = {}        # word -> (model, optimizer)
+        self.models = {}        # word -> what trained() makes
+        self.warm = set()
 
     def timed(self, work, count):
         """Seconds for each of `count`, all that the device does included."""
@@ -83,26 +84,46 @@ class Bench:
                 work.wait()
         return statistics.median(self.timed(pairs, PAIRS) for _ in range(3))
 
-    def make_model(self):
+    def make_encoder(self):
         torch = self.torch
         torch.manual_seed(0)
         layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
-        encoder = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
-        self.model = torch.nn.parallel.DistributedDataParallel(encoder)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
-        self.batch = torch.randn(8, 64, 256, device="cuda")
+        return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
 
     def step(self):
-        if self.model is None:
-            self.make_model()
-            self.steps()
-        return self.timed(self.steps, STEPS)
+        if "step" not in self.models:
+            self.models["step"] = self.trained(
+                self.torch.nn.parallel.DistributedDataParallel(self.make_encoder()), 8, 64, 256)
+        return self.steps("step")
 
-    def steps(self):
-        for _ in range(STEPS):
-            self.optimizer.zero_grad()
-            self.model(self.batch).pow(2).mean().backward()
-            self.optimizer.step()
+    def inline(self):
+        if "inline" not in self.models:
+            self.models["inline"] = self.trained(self.make_encoder(), 8, 64, 256)
+        return self.steps("inline", self.reduce_gradients)
+
+    def reduce_gradients(self, model):
+        flat = self.torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])
+        self.dist.all_reduce(flat)
+
+    def trained(self, model, *batch):
+        """What steps() takes."""
+        return (model, self.torch.optim.SGD(model.parameters(), lr=1e-4), self.torch.ones(*batch, device="cuda"))
+
+    def steps(self, word, reduce=None):
+        """Seconds for one; the first ever are not timed."""
+        model, optimizer, batch = self.models[word]
+
+        def some():
+            for _ in range(STEPS):
+                optimizer.zero_grad()
+                model(batch).pow(2).mean().backward()
+                if reduce:
+                    reduce(model)
+                optimizer.step()
+        if word not in self.warm:
+            self.warm.add(word)
+            some()
+        return self.timed(some, STEPS)
 
     def latency(self):
         two = self.torch.ones(2, device="cuda")
@@ -128,22 +149,15 @@ class Bench:
             model = FullyShardedDataParallel(
                 torch.nn.Sequential(*(FullyShardedDataParallel(block, backward_prefetch=ahead) for block in blocks)),
                 backward_prefetch=ahead, device_id=torch.cuda.current_device())
-        return model, torch.optim.SGD(model.parameters(), lr=1e-4)
+        return self.trained(model, 2048, 1024)
 
-    def larger_steps(self, word):
-        if word not in self.larger:
-            self.larger[word] = self.make_larger(word)
-        model, optimizer = self.larger[word]
-        batch = self.torch.ones(2048, 1024, device="cuda")
-        for _ in range(STEPS):
-            optimizer.zero_grad()
-            model(batch).pow(2).mean().backward()
-            optimizer.step()
+    def larger_step(self, word):
+        if word not in self.models:
+            self.models[word] = self.make_larger(word)
+        return self.steps(word)
 
     def measure(self, word):
-        if word in ON_SEVERAL_GPUS[1:]:
-            return self.timed(lambda: self.larger_steps(word), STEPS)
-        return getattr(self, word)()
+        return self.larger_step(word) if word in ON_SEVERAL_GPUS[1:] else getattr(self, word)()
 
 
 def answer(seconds):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import pathlib
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import time
 
-from native import LIBRARY, end_all
+from native import LIBRARY, end_all, tool
 
 TRACED = {"LD_PRELOAD": str(LIBRARY)}
 NO_RECORDER = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}
@@ -29,7 +30,6 @@ SETTINGS = {
     "nccl-log": NCCL_LOG,
 }
 STEP_SETTINGS = ["bare", "default", "gpu-off"]
-STARTS = 3          # processes are started anew so often
 READY_S, ANSWER_S = 120, 30
 
 
@@ -66,13 +66,28 @@ class Measured:
         return self.read(ANSWER_S)
 
 
+def calls_recorded(job: Measured, out: pathlib.Path) -> int:
+    """How many records the first rank has made."""
+    listed = json.loads(tool("nccltrace", "ls", "--json", "--dir", str(out / "traces")).stdout or "[]")
+    return next((row["calls"] or 0 for row in listed if row["pid"] == job.processes[0].pid), 0)
+
+
 class Samples(dict):
     """Values by (measurement, setting), in the order of the rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict = {}       # measurement -> records that one asking of it makes
 
     def take(self, word: str, jobs: list) -> None:
         """One round."""
         for job in random.sample(jobs, len(jobs)):
             self.setdefault((word, len(job.processes), job.setting), []).append(job.ask(word))
+
+    def count(self, word: str, job: Measured, out: pathlib.Path) -> None:
+        before = calls_recorded(job, out)
+        job.ask(word)
+        self.calls[word] = calls_recorded(job, out) - before
 
     def of(self, word: str, ranks: int, setting: str) -> list:
         return self[(word, ranks, setting)]
@@ -119,6 +134,8 @@ def rounds(wanted: list, words: list, samples: Samples, seconds: float, out: pat
         deadline = time.monotonic() + seconds
         while True:
             for word, settings, ranks in words:
+                if word not in samples.calls:
+                    samples.count(word, next(job for job in jobs if job.setting == "default"), out)
                 samples.take(word, [job for job in jobs if job.setting in settings and len(job.processes) == ranks])
             if time.monotonic() > deadline:
                 break
