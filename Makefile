@@ -23,7 +23,7 @@ PREFIX  = /usr/local
 DESTDIR =
 BINDIR  = $(PREFIX)/bin
 LIBDIR  = $(PREFIX)/lib
-MANDIR  = $(PREFIX)/share/man/man1
+MANDIR  = $(PREFIX)/share/man
 DOCDIR  = $(PREFIX)/share/doc/libnccltrace
 
 FUZZ_SECONDS = 30
@@ -146,10 +146,11 @@ demo:
 	@examples/demo/run
 
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(MANDIR) $(DESTDIR)$(DOCDIR)
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR) $(MANDIR)/man1 $(MANDIR)/man7 $(DOCDIR))
 	install -m 755 $(BUILD)/tracediff $(BUILD)/nccltrace $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/libnccltrace.so $(DESTDIR)$(LIBDIR)
-	$(if $(wildcard docs/man/*.1),install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR))
+	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR)/man1
+	install -m 644 $(wildcard docs/man/*.7) $(DESTDIR)$(MANDIR)/man7
 	install -m 644 $(wildcard README.md CHANGELOG.md LICENSE docs/*.md) $(DESTDIR)$(DOCDIR)
 
 # Binaries that others install: for RHEL 8, Ubuntu 20.04 and later.

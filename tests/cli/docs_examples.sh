@@ -75,6 +75,9 @@ grep -ohE '"NCCLTRACE(_[A-Z]+)?"' libnccltrace/preload/{settings,resolve}.c libn
   tr -d '"' | sort -u >"$dir/read"
 cmp -s "$dir/documented" "$dir/read"
 check "README.md's table has every setting" $? "$(diff "$dir/documented" "$dir/read")"
+grep -oE '^\.B NCCLTRACE(_[A-Z]+)?$' docs/man/libnccltrace.7 | cut -c 4- | sort >"$dir/manual"
+cmp -s "$dir/manual" "$dir/read"
+check "the manual page of the library has every setting" $? "$(diff "$dir/manual" "$dir/read")"
 # The defaults there: the log says what is used instead of nonsense.
 if [ -e "$build/preload/library_cases" ]; then
   (cd "$dir" && NCCLTRACE_LOG=1 NCCLTRACE_SIZE=x NCCLTRACE_AREA=x NCCLTRACE_KEEP=x LD_LIBRARY_PATH="$build/sim" \
