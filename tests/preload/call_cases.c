@@ -18,27 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda_runtime.h"
-#include "nccl.h"
-
-static float *buffer;
-
-static void check(int failed, const char *what) {
-  if (!failed)
-    return;
-  printf("unexpected: %s\n", what);
-  fflush(stdout);
-  _exit(99);
-}
-
-static ncclComm_t one_rank(void) {
-  ncclUniqueId id;
-  ncclComm_t comm;
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-  check(cudaMalloc((void **)&buffer, 64 * sizeof(float)), "cudaMalloc");
-  return comm;
-}
+#include "cases.h"
 
 static ncclResult_t allreduce(ncclComm_t comm, size_t count) {
   return ncclAllReduce(buffer, buffer, count, ncclFloat, ncclSum, comm, NULL);
@@ -209,10 +189,7 @@ static int no_peeking(void) {
   return 0;
 }
 
-static const struct {
-  const char *name;
-  int (*run)(void);
-} cases[] = {
+static const struct named_case cases[] = {
     {"short-list", short_list},
     {"short-threads", short_threads},
     {"late-destructors", late_destructors},
@@ -222,9 +199,5 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-  for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
-    if (!strcmp(argv[1], cases[i].name))
-      return cases[i].run();
-  fprintf(stderr, "usage: call_cases CASE\n");
-  return 2;
+  return RUN_CASE(cases, argc == 2 ? argv[1] : NULL);
 }

@@ -15,46 +15,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cuda_runtime.h"
-#include "nccl.h"
+#include "cases.h"
 
 enum { COUNT = 1024, CALLS = 3 };
 
-static float *buffer;
 static char *program;
-
-static void check(int failed, const char *what) {
-  if (!failed)
-    return;
-  printf("unexpected: %s: %d\n", what, failed);
-  fflush(stdout);
-  _exit(99);
-}
 
 static ncclComm_t join(int rank, int size, const ncclUniqueId *id) {
   ncclComm_t comm;
   check(ncclCommInitRank(&comm, size, *id, rank), "ncclCommInitRank");
   if (!buffer)
-    check(cudaMalloc((void **)&buffer, 2 * COUNT * sizeof(float)), "cudaMalloc");
+    check(cudaMalloc((void **)&buffer, BUFFER_FLOATS * sizeof *buffer), "cudaMalloc");
   return comm;
-}
-
-static ncclComm_t one_rank(void) {
-  ncclUniqueId id;
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  return join(0, 1, &id);
 }
 
 static void allreduce(ncclComm_t comm, cudaStream_t stream) {
   check(ncclAllReduce(buffer, buffer + COUNT, COUNT, ncclFloat, ncclSum, comm, stream),
         "allreduce");
-}
-
-static void pause_for_script(const char *what) {
-  char line[16];
-  printf("%s\n", what);
-  fflush(stdout);
-  check(!fgets(line, sizeof line, stdin), "the script's answer");
 }
 
 /* ---- a driver that a stuck call holds: NTSIM_DRIVER_LOCK=1 -------------------------------------- */
@@ -212,20 +189,13 @@ static int pair(const char *how, int rank, const char *path) {
   return 0;
 }
 
-static const struct {
-  const char *name;
-  int (*run)(void);
-} cases[] = {{"blocked", blocked}, {"handler", in_handler}, {"parts", parts},
-             {"again", again},     {"stays", stays},        {"main-ends", main_thread_ends},
-             {"large", large}};
+static const struct named_case cases[] = {
+    {"blocked", blocked}, {"handler", in_handler},         {"parts", parts}, {"again", again},
+    {"stays", stays},     {"main-ends", main_thread_ends}, {"large", large}};
 
 int main(int argc, char **argv) {
   program = argv[0];
   if (argc == 5 && strcmp(argv[1], "pair") == 0)
     return pair(argv[2], atoi(argv[3]), argv[4]);
-  for (size_t i = 0; argc == 3 && i < sizeof cases / sizeof *cases; i++)
-    if (strcmp(argv[2], cases[i].name) == 0)
-      return cases[i].run();
-  fprintf(stderr, "usage: fate_cases alone HOW | fate_cases pair HOW RANK ID_FILE\n");
-  return 2;
+  return RUN_CASE(cases, argc == 3 ? argv[2] : NULL);
 }

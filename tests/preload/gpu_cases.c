@@ -11,41 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda_runtime.h"
-#include "nccl.h"
+#include "cases.h"
 
 enum { COUNT = 1024 };
-
-static float *buffer;
-
-static void check(int failed, const char *what) {
-  if (!failed)
-    return;
-  printf("unexpected: %s: %d\n", what, failed);
-  fflush(stdout);
-  _exit(99);
-}
-
-static ncclComm_t one_rank(void) {
-  ncclUniqueId id;
-  ncclComm_t comm;
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-  check(cudaMalloc((void **)&buffer, 2 * COUNT * sizeof(float)), "cudaMalloc");
-  return comm;
-}
 
 static void allreduce(ncclComm_t comm, cudaStream_t stream) {
   check(ncclAllReduce(buffer, buffer + COUNT, COUNT, ncclFloat, ncclSum, comm, stream),
         "allreduce");
-}
-
-/* The script looks now. */
-static void pause_for_script(const char *what) {
-  char line[16];
-  printf("%s\n", what);
-  fflush(stdout);
-  check(!fgets(line, sizeof(line), stdin), "the script's answer");
 }
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -180,16 +152,9 @@ static int errors(void) {
   return 0;
 }
 
-static const struct {
-  const char *name;
-  int (*run)(void);
-} cases[] = {
+static const struct named_case cases[] = {
     {"streams", streams}, {"devices", devices}, {"captures", captures}, {"errors", errors}};
 
 int main(int argc, char **argv) {
-  for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(*cases); i++)
-    if (strcmp(argv[1], cases[i].name) == 0)
-      return cases[i].run();
-  fprintf(stderr, "usage: gpu_cases CASE\n");
-  return 2;
+  return RUN_CASE(cases, argc == 2 ? argv[1] : NULL);
 }

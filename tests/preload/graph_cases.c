@@ -11,22 +11,12 @@
 #include <unistd.h>
 
 #include "cuda.h"
-#include "cuda_runtime.h"
-#include "nccl.h"
+#include "cases.h"
 
 enum { COUNT = 1024 };
 
-static float *buffer;
 static ncclComm_t comm;
 static cudaStream_t stream;
-
-static void check(int failed, const char *what) {
-  if (!failed)
-    return;
-  printf("unexpected: %s: %d\n", what, failed);
-  fflush(stdout);
-  _exit(99);
-}
 
 static void allreduce(size_t count, cudaStream_t on) {
   check(ncclAllReduce(buffer, buffer + COUNT, count, ncclFloat, ncclSum, comm, on), "allreduce");
@@ -264,10 +254,7 @@ static const struct {
              {"threads", threads}};
 
 int main(int argc, char **argv) {
-  ncclUniqueId id;
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-  check(cudaMalloc((void **)&buffer, 2 * COUNT * sizeof(float)), "cudaMalloc");
+  comm = one_rank();
   check(cudaStreamCreate(&stream), "stream");
   for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(*cases); i++)
     if (strcmp(argv[1], cases[i].name) == 0) {

@@ -44,19 +44,19 @@ $(BUILD)/preload/libnvidia-ml-stub.so: tests/preload/stub_nvml.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
 
-$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c $(BUILD)/.flags | sim
+$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c tests/preload/cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
 
-$(BUILD)/preload/graph_cases $(BUILD)/preload/rma_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
+$(BUILD)/preload/graph_cases $(BUILD)/preload/rma_cases: $(BUILD)/preload/%: tests/preload/%.c tests/preload/cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -l:libcuda.so.1
 
-$(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/.flags | sim
+$(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process_cases: $(BUILD)/preload/%: tests/preload/%.c tests/preload/cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \

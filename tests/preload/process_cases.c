@@ -30,33 +30,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cuda_runtime.h"
-#include "nccl.h"
+#include "cases.h"
 
 extern char **environ;
 
 enum { COUNT = 1024 };
 
-static float *buffer;
 static char *program, *argument;
-
-static void check(int failed, const char *what) {
-  if (!failed)
-    return;
-  printf("unexpected: %s: %d, %s\n", what, failed, strerror(errno));
-  fflush(stdout);
-  _exit(99);
-}
-
-static ncclComm_t one_rank(void) {
-  ncclUniqueId id;
-  ncclComm_t comm;
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-  if (!buffer)
-    check(cudaMalloc((void **)&buffer, COUNT * sizeof(float)), "cudaMalloc");
-  return comm;
-}
 
 static ncclResult_t allreduce(ncclComm_t comm, size_t count) {
   return ncclAllReduce(buffer, buffer, count, ncclFloat, ncclSum, comm, NULL);
@@ -65,13 +45,6 @@ static ncclResult_t allreduce(ncclComm_t comm, size_t count) {
 static void call_and_wait(ncclComm_t comm, size_t count) {
   check(allreduce(comm, count), "allreduce");
   check(cudaStreamSynchronize(NULL), "sync");
-}
-
-static void pause_for_script(const char *what) {
-  char line[16];
-  printf("%s\n", what);
-  fflush(stdout);
-  check(!fgets(line, sizeof line, stdin), "the script's answer");
 }
 
 static int wait_for(pid_t child) {
@@ -677,10 +650,7 @@ static int looks_at_itself(void) {
   return 0;
 }
 
-static const struct {
-  const char *name;
-  int (*run)(void);
-} cases[] = {
+static const struct named_case cases[] = {
     {"children", children},
     {"fork-storm", fork_storm},
     {"workers-load", workers_load},
@@ -716,9 +686,5 @@ static const struct {
 int main(int argc, char **argv) {
   program = argv[0];
   argument = argc > 2 ? argv[2] : NULL;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (argc >= 2 && !strcmp(argv[1], cases[i].name))
-      return cases[i].run();
-  fprintf(stderr, "usage: process_cases CASE [ARGUMENT]\n");
-  return 98;
+  return RUN_CASE(cases, argc >= 2 ? argv[1] : NULL);
 }
