@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts that judge knots share: judge_knots.c, and knot_*.c. */
+#ifndef NT_KNOT_PARTS_H
+#define NT_KNOT_PARTS_H
+
+#include "analysis/inquiry.h"
+
+struct nt_knot {
+  struct nt_inquiry *inquiry;
+  uint32_t number;
+  uint32_t *stuck, stuck_count; /* operations in it, as indices of waits.list */
+  uint32_t *ranks, rank_count;
+};
+
+static inline bool nt_ranks_list(const uint32_t *list, uint32_t count, uint32_t value) {
+  for (uint32_t i = 0; i < count; i++)
+    if (list[i] == value)
+      return true;
+  return false;
+}
+
+static inline const struct nt_stuck *nt_knot_stuck(const struct nt_knot *knot, uint32_t i) {
+  return &knot->inquiry->waits.list[knot->stuck[i]];
+}
+
+static inline bool nt_stuck_is_message(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV ||
+         (stuck->kind == NT_STUCK_DEVICE && stuck->item != NT_NONE);
+}
+
+static inline bool nt_stuck_is_collective(const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_REPLAY ||
+         (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE);
+}
+
+/* When the rank called the operation, 0 if it did not or that is not known. */
+int64_t nt_knot_issued_ns(const struct nt_knot *knot, const struct nt_stuck *stuck, uint32_t rank);
+/* The rank's own end of a message, NULL if it has none in it. */
+const struct nt_p2p_end *nt_knot_end_of(const struct nt_knot *knot, const struct nt_stuck *stuck,
+                                        uint32_t rank);
+/* A message that both sides have called, and that waits for others of the rank's own group (waits_device.c). */
+bool nt_knot_holds_itself(const struct nt_knot *knot, const struct nt_stuck *stuck, uint32_t rank);
+/* Which operation of the knot the rank issued first, as an index into knot->stuck: by its calls where there are
+ * collectives, else the one that it waits in. NT_NONE if that is not one. */
+uint32_t nt_knot_waits_in(const struct nt_knot *knot, uint32_t rank);
+
+/* By its own past, would the rank have called the collective `first` before the one it waits in? */
+bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
+                         const struct nt_stuck *second);
+/* Blames those who by their past have skipped an operation, and returns that, the oldest; NULL if there is none. Its
+ * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
+const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
+                                             uint32_t *seq, int *status);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the past of a rank tells of an operation of the knot that it has not called. */
+#include <stdlib.h>
+
+#include "analysis/foretell.h"
+#include "analysis/graphs.h"
+#include "analysis/knot_parts.h"
+#include "analysis/knot_turns.h"
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+
+/* What the call in the operation is, or would be, to the rank's order; NT_KIND_NONE if nothing. */
+static uint64_t kind_of(const struct nt_knot *knot, const struct nt_stuck *stuck, uint32_t rank) {
+  if (nt_stuck_is_collective(stuck))
+    return stuck->fn == NT_FN_cudaGraphLaunch ? nt_kind_launch(stuck->joint)
+                                              : nt_kind_collective(stuck->joint);
+  if (!nt_stuck_is_message(stuck))
+    return NT_KIND_NONE;
+  const struct nt_p2p_end *own = nt_knot_end_of(knot, stuck, rank);
+  const struct nt_p2p_end *end = own ? own : &knot->inquiry->p2p.ends[stuck->item];
+  const bool is_send = own ? end->is_send : !end->is_send;
+  return nt_kind_message(end->joint, is_send, is_send ? end->destination : end->source);
+}
+
+bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
+                         const struct nt_stuck *second) {
+  const uint64_t kinds[2] = {kind_of(knot, first, rank), kind_of(knot, second, rank)};
+  if (first->kind != NT_STUCK_COLLECTIVE || second->kind == NT_STUCK_REPLAY ||
+      kinds[1] == NT_KIND_NONE || kinds[0] == kinds[1])
+    return false;
+  return nt_foretell_kind(knot->inquiry->job, rank, nt_knot_issued_ns(knot, second, rank), kinds,
+                          2) == 0;
+}
+
+/* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
+ * place its turns may have ended. */
+static bool is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  const struct nt_model_call *own = NULL;
+  for (uint32_t i = 0; i < model->call_count; i++)
+    if (model->calls[i].enter_ns == at &&
+        (model->calls[i].view != NT_NONE || nt_is_replay(&model->calls[i])))
+      own = &model->calls[i];
+  for (uint32_t i = 0; i < model->call_count && own; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    bool together = call == own || (own->group && call->group == own->group &&
+                                    call->thread == own->thread && call->enter_ns >= at);
+    for (uint32_t k = 0; k < model->call_count && together && call->at; k++)
+      if (model->calls[k].at == call->at && model->calls[k].enter_ns < at)
+        return true;
+  }
+  return false;
+}
+
+/* Has the rank not called it? Collectives that it called later are a matter of votes; messages would have been paired
+ * with others. */
+static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *stuck) {
+  return (nt_ranks_list(stuck->laggards, stuck->laggard_count, rank) ||
+          (nt_stuck_is_message(stuck) &&
+           nt_ranks_list(stuck->behind, stuck->behind_count, rank))) &&
+         !nt_knot_holds_itself(knot, stuck, rank);
+}
+
+/* Has the rank, by several turns of its past, skipped the operation? */
+static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
+                           const struct nt_stuck *stuck) {
+  const uint32_t own = nt_knot_waits_in(knot, rank);
+  const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
+  return lacks(knot, rank, stuck) && at && nt_knot_stuck(knot, own) != stuck &&
+         is_used_line(knot, rank, at) &&
+         nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
+}
+
+/* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
+ * for it is no part of the knot. */
+static const struct nt_stuck *blame_skippers(const struct nt_knot *knot, struct nt_finding *finding,
+                                             int *status) {
+  const struct nt_waits *waits = &knot->inquiry->waits;
+  const struct nt_stuck *found = NULL;
+  for (uint32_t pass = 0; pass < 2 && !found; pass++)
+    for (uint32_t i = 0; i < waits->count; i++) {
+      const struct nt_stuck *stuck = &waits->list[i];
+      const bool own = stuck->knot == knot->number;
+      if (pass == 0 ? !own : own || finding->class != NT_CLASS_P2P || !nt_stuck_is_message(stuck))
+        continue;
+      for (uint32_t r = 0; r < knot->rank_count; r++)
+        if ((!found || stuck->since_ns < found->since_ns) &&
+            has_skipped_it(knot, knot->ranks[r], stuck))
+          found = stuck;
+    }
+  for (uint32_t r = 0; r < knot->rank_count && found && !*status; r++)
+    if (has_skipped_it(knot, knot->ranks[r], found))
+      *status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[r]);
+  return found;
+}
+
+/* The step that it left out, if it lacks that operation; NULL. */
+static const struct nt_turn_step *left_out(const struct nt_knot *knot,
+                                           const struct nt_departure *departure,
+                                           const struct nt_stuck *stuck) {
+  const uint64_t kind = kind_of(knot, stuck, departure->rank);
+  for (uint32_t i = 0; i < departure->turn.left_out_count; i++)
+    if (departure->turn.left_out[i].kind == kind && lacks(knot, departure->rank, stuck))
+      return &departure->turn.left_out[i];
+  return NULL;
+}
+
+/* Blames those who left an operation out of their turn, while all others around the knot kept theirs: the oldest of the
+ * knot, else of any. NULL if there is none. */
+static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
+                                             const struct nt_departures *who,
+                                             struct nt_finding *finding, uint32_t *seq,
+                                             int *status) {
+  const struct nt_waits *waits = &knot->inquiry->waits;
+  const struct nt_stuck *found = NULL;
+  for (uint32_t i = 0; i < who->count; i++)
+    if (!is_used_line(knot, who->list[i].rank, who->list[i].turn.at_ns))
+      return NULL;
+  for (uint32_t pass = 0; pass < 2 && !found; pass++)
+    for (uint32_t w = 0; w < waits->count; w++)
+      for (uint32_t i = 0; i < who->count; i++)
+        if ((waits->list[w].knot == knot->number) == (pass == 0) &&
+            (!found || waits->list[w].since_ns < found->since_ns) &&
+            left_out(knot, &who->list[i], &waits->list[w]))
+          found = &waits->list[w];
+  for (uint32_t i = 0; i < who->count && found && !*status; i++) {
+    const struct nt_turn_step *step = left_out(knot, &who->list[i], found);
+    if (!step)
+      continue;
+    *seq = !*seq || step->seq < *seq ? step->seq : *seq;
+    *status = nt_finding_add(knot->inquiry->job, &finding->blame, who->list[i].rank);
+    nt_lines_add(&finding->evidence,
+                 "the turns of all these ranks go on as before, those of rank %d once the call is "
+                 "put in that it left out",
+                 knot->inquiry->job->model->ranks[who->list[i].rank].world);
+  }
+  return found;
+}
+
+const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
+                                             uint32_t *seq, int *status) {
+  struct nt_departures who = {0};
+  const struct nt_stuck *found = NULL;
+  if (finding->class != NT_CLASS_P2P)
+    *status = nt_knot_departures(knot, &who);
+  if (!*status && !who.common)
+    found = blame_skippers(knot, finding, status);
+  if (!*status && !who.common && !found)
+    found = blame_departed(knot, &who, finding, seq, status);
+  free(who.list);
+  return found;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Of all lengths a turn may have, the one counts whose repetition covers most of the past.
+ *
+ * A difference that the record holds once before, after the same calls, is a branch that the program takes now and
+ * then, and nothing left out.
+ */
+#include "analysis/turns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/foretell.h"
+#include "analysis/sequence.h"
+#include "nccl/nccl_api.h"
+
+enum {
+  PAST = 2048,   /* steps that are looked at */
+  LONGEST = 512, /* turn */
+  WINDOW = 64,   /* steps since the difference */
+  SETTLED = 8,   /* turns that are enough where they are less than half of the past */
+};
+
+struct step {
+  uint64_t what; /* the kind, and of collectives the function */
+  uint64_t kind;
+  int64_t enter_ns;
+  uint32_t order, seq;
+};
+
+struct steps {
+  struct step *list;
+  uint32_t count, room;
+};
+
+/* A stretch that repeats itself. */
+struct stretch {
+  uint32_t begin, length;
+};
+
+uint64_t nt_kind_launch(uint32_t joint) {
+  return joint | UINT64_C(3) << 32;
+}
+
+static int by_time(const void *a, const void *b) {
+  const struct step *x = a, *y = b;
+  if (x->enter_ns != y->enter_ns)
+    return x->enter_ns < y->enter_ns ? -1 : 1;
+  return (x->order > y->order) - (x->order < y->order);
+}
+
+static int add(struct steps *steps, struct step step) {
+  if (steps->count == steps->room) {
+    const uint32_t wanted = steps->room ? 2 * steps->room : 256;
+    struct step *list = realloc(steps->list, wanted * sizeof *list);
+    if (!list)
+      return -NT_ERR_MEMORY;
+    steps->list = list;
+    steps->room = wanted;
+  }
+  step.order = steps->count;
+  steps->list[steps->count++] = step;
+  return 0;
+}
+
+static int add_calls(const struct nt_job *job, uint32_t rank, struct steps *steps) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  int status = 0;
+  for (uint32_t i = 0; i < model->call_count && !status; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || !nt_call_counts(call) ||
+        (call->flags & NT_CALL_CAPTURED))
+      continue;
+    const uint32_t joint = job->places[rank][call->view].joint;
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    const bool message = shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
+    if (joint == NT_NONE || (!message && !nt_fn_is_collective(call->fn)))
+      continue;
+    const uint64_t kind = message ? nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer)
+                                  : nt_kind_collective(joint);
+    const uint64_t function = message ? 0 : (uint64_t)nt_fn_canonical(call->fn) << 40;
+    status = add(steps, (struct step){.what = kind | function,
+                                      .kind = kind,
+                                      .enter_ns = call->enter_ns,
+                                      .seq = call->seq});
+  }
+  return status;
+}
+
+static int add_launches(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
+                        struct steps *steps) {
+  int status = 0;
+  for (uint32_t v = 0; v < job->model->ranks[rank].view_count && !status; v++) {
+    const struct nt_place place = job->places[rank][v];
+    if (place.joint == NT_NONE || !replays->joint_count || !replays->rows[place.joint])
+      continue;
+    const struct nt_replay_row *row = &replays->rows[place.joint][place.member];
+    const uint64_t kind = nt_kind_launch(place.joint);
+    for (uint32_t i = 0; i < row->count && !status; i++)
+      status = add(steps, (struct step){.what = kind ^ row->list[i].sig << 40,
+                                        .kind = kind,
+                                        .enter_ns = row->list[i].enter_ns,
+                                        .seq = i + 1});
+  }
+  return status;
+}
+
+/* Considers turns of that length: best[d - low] is the stretch in front of step d. */
+static void measure(const struct steps *steps, uint32_t length, uint32_t low,
+                    struct stretch *best) {
+  const struct step *list = steps->list;
+  uint32_t begin = low;
+  while (begin > length && list[begin - 1].what == list[begin - 1 - length].what)
+    begin--;
+  begin = begin > length ? begin - length : 0;
+  for (uint32_t d = low; d <= steps->count; d++) {
+    struct stretch *own = &best[d - low];
+    if (d > low && d > length && list[d - 1].what != list[d - 1 - length].what)
+      begin = d - length;
+    if (d - begin >= 2 * length && (!own->length || begin < own->begin))
+      *own = (struct stretch){begin, length};
+  }
+}
+
+/* How many steps in front of `d`, put in, make the rest go on in turns; 0: none do. */
+static uint32_t lacking(const struct steps *steps, struct stretch turn, uint32_t d) {
+  const struct step *list = steps->list, *next = &list[d - turn.length];
+  const uint32_t rest = steps->count - d;
+  for (uint32_t k = 1; k < turn.length && rest <= turn.length; k++) {
+    uint32_t j = 0;
+    while (j < rest && list[d + j].what == next[(k + j) % turn.length].what)
+      j++;
+    if (j == rest && list[d].what != next->what)
+      return k;
+  }
+  return 0;
+}
+
+/* The same turn ended in the same way before. */
+static bool has_precedent(const struct steps *steps, struct stretch turn, uint32_t d) {
+  for (uint32_t i = turn.length; i < d; i++) {
+    uint32_t j = 0;
+    while (j <= turn.length && steps->list[i - j].what == steps->list[d - j].what)
+      j++;
+    if (j > turn.length)
+      return true;
+  }
+  return false;
+}
+
+static void list_left_out(const struct steps *steps, struct stretch turn, uint32_t d,
+                          uint32_t count, struct nt_turn *out) {
+  for (uint32_t k = 0; k < count && k < NT_TURN_STEPS; k++) {
+    const uint64_t kind = steps->list[d - turn.length + k].kind;
+    uint32_t seq = 1;
+    for (uint32_t i = d; i > 0 && seq == 1; i--)
+      if (steps->list[i - 1].kind == kind)
+        seq = steps->list[i - 1].seq + 1;
+    for (uint32_t i = 0; i < k; i++)
+      seq += out->left_out[i].kind == kind;
+    out->left_out[out->left_out_count++] = (struct nt_turn_step){kind, seq};
+  }
+}
+
+/* Not just a few equal steps at the end. */
+static bool is_settled(struct stretch turn, uint32_t end) {
+  const uint32_t covered = end - turn.begin;
+  return turn.length && (2 * covered >= end || covered >= SETTLED * turn.length);
+}
+
+static void count_joints(const struct steps *steps, struct stretch turn, const uint32_t *joints,
+                         uint32_t joint_count, struct nt_turn *out) {
+  for (uint32_t i = turn.begin; i < turn.begin + turn.length; i++)
+    for (uint32_t k = 0; k < joint_count; k++)
+      out->on_joint[k] += steps->list[i].kind == nt_kind_collective(joints[k]) ||
+                          steps->list[i].kind == nt_kind_launch(joints[k]);
+}
+
+static void tell(const struct steps *steps, const uint32_t *joints, uint32_t joint_count,
+                 struct nt_turn *out) {
+  struct stretch best[WINDOW + 1] = {{0}};
+  const uint32_t low = steps->count > WINDOW ? steps->count - WINDOW : 0;
+  for (uint32_t length = 1; length <= LONGEST && 2 * length <= steps->count; length++)
+    measure(steps, length, low, best);
+  const struct stretch kept = best[steps->count - low];
+  uint32_t begin = kept.length ? kept.begin : steps->count, found = NT_NONE, count = 0;
+  out->story = is_settled(kept, steps->count) ? NT_TURN_KEPT : NT_TURN_UNTOLD;
+  for (uint32_t d = low; d < steps->count; d++) {
+    const struct stretch turn = best[d - low];
+    const uint32_t k = turn.length && turn.begin < begin ? lacking(steps, turn, d) : 0;
+    if (!k)
+      continue;
+    begin = turn.begin;
+    found = d;
+    count = k;
+  }
+  const struct stretch turn = found == NT_NONE ? kept : best[found - low];
+  out->length = turn.length;
+  count_joints(steps, turn, joints, joint_count, out);
+  if (found == NT_NONE)
+    return;
+  out->story = is_settled(turn, found) && !has_precedent(steps, turn, found) ? NT_TURN_LEFT_OUT
+                                                                             : NT_TURN_UNTOLD;
+  out->at_ns = steps->list[found].enter_ns;
+  list_left_out(steps, turn, found, count, out);
+}
+
+int nt_turn_of(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
+               const uint32_t *joints, uint32_t joint_count, struct nt_turn *out) {
+  struct steps steps = {0};
+  memset(out, 0, sizeof *out);
+  if (job->model->ranks[rank].lost)
+    return 0;
+  int status = add_calls(job, rank, &steps);
+  if (!status)
+    status = add_launches(job, replays, rank, &steps);
+  if (!status && steps.count) {
+    qsort(steps.list, steps.count, sizeof *steps.list, by_time);
+    if (steps.count > PAST) {
+      memmove(steps.list, steps.list + steps.count - PAST, PAST * sizeof *steps.list);
+      steps.count = PAST;
+    }
+    tell(&steps, joints, joint_count, out);
+  }
+  free(steps.list);
+  return status;
+}
