@@ -136,6 +136,30 @@ static void a_graph_and_an_eager_call_in_opposite_order_are_a_cycle(void **state
   assert_verdict(&j, "cycle cudaGraphLaunch 1 blame 0-1 waiting 0-1");
 }
 
+static void called_behind_launches(uint32_t times, const char *wanted) {
+  uint32_t a = start(4, "0-3");
+  capture_all(a, 64, 1);
+  for (uint32_t i = 0; i < times; i++)
+    launch_all(1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 0; r < 3; r++) {
+    struct nt_model_call *call = job_call(&j, r, a, NT_FN_AllReduce, 16);
+    call->launch = ++launches[r];
+    call->progress = NT_PROGRESS_REACHED;
+  }
+  launch(3, 1, NT_PROGRESS_REACHED);
+  assert_verdict(&j, wanted);
+}
+
+static void a_launch_more_than_the_others_made_is_extra(void **state) {
+  (void)state;
+  called_behind_launches(4, "extra cudaGraphLaunch 5 blame 3 waiting 3");
+}
+
+static void a_launch_in_place_of_a_call_is_order_where_it_was_not_repeated(void **state) {
+  (void)state;
+  called_behind_launches(1, "order AllReduce 2 blame 3 waiting 0-2");
+}
+
 static void launches_are_not_counted_where_calls_are_lost(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -377,6 +401,8 @@ int main(void) {
       cmocka_unit_test(a_launch_that_finishes_nowhere_is_stalled),
       cmocka_unit_test(a_launch_behind_other_work_blames_the_device),
       cmocka_unit_test(a_graph_and_an_eager_call_in_opposite_order_are_a_cycle),
+      cmocka_unit_test(a_launch_in_place_of_a_call_is_order_where_it_was_not_repeated),
+      cmocka_unit_test(a_launch_more_than_the_others_made_is_extra),
       cmocka_unit_test(launches_are_not_counted_where_calls_are_lost),
       cmocka_unit_test(a_rank_that_captured_nothing_is_not_said_to_lack_a_launch),
       cmocka_unit_test(a_graph_replays_what_was_put_into_it),

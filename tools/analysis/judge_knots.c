@@ -127,6 +127,10 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
     nt_finding_say(finding, "%s never called %s and went on %s%s", who, place,
                    is_in_one_joint(knot) ? "with what follows it" : "in another communicator",
                    waiting);
+  } else if (finding->class == NT_CLASS_EXTRA) {
+    nt_describe_ranks(who, sizeof who, &finding->blame);
+    nt_finding_say(finding, "%s called %s, which the others never did: they went on with a call%s",
+                   who, place, waiting);
   } else {
     nt_describe_ranks(who, sizeof who, &members);
     nt_finding_say(finding, "%s %s, first in %s%s", who, words[finding->class], place, waiting);
@@ -227,10 +231,13 @@ static int judge(struct nt_knot *knot) {
   if (status)
     return status;
   const bool decided = stuck || common != NT_NONE;
-  stuck = stuck ? stuck : named_one(knot, common);
+  const struct nt_stuck *extra = common == NT_NONE ? NULL : nt_knot_extra_launch(knot, common);
+  stuck = stuck ? stuck : extra ? extra : named_one(knot, common);
   bool message = nt_stuck_is_message(stuck);
   if (skipped)
     finding->class = message ? NT_CLASS_P2P : NT_CLASS_MISSING;
+  else if (extra)
+    finding->class = NT_CLASS_EXTRA;
   finding->joint = stuck->joint;
   finding->fn = message && stuck->kind != NT_STUCK_DEVICE
                     ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
@@ -238,9 +245,9 @@ static int judge(struct nt_knot *knot) {
   finding->seq = seq && !message ? seq : stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = !decided && lacks_voters(knot)          ? NT_UNDECIDED
-                        : sure && !seq && !(skipped && message) ? NT_CERTAIN
-                                                                : NT_LIKELY;
+  finding->confidence = !decided && lacks_voters(knot)                    ? NT_UNDECIDED
+                        : sure && !seq && !extra && !(skipped && message) ? NT_CERTAIN
+                                                                          : NT_LIKELY;
   status = fill_waiting(knot, finding, stuck, message && (!skipped || !stuck->waiter_count));
   refine(knot, finding, stuck);
   say_knot(knot, finding, stuck, skipped);

@@ -51,5 +51,8 @@ bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct
  * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status);
+/* Where most have gone on with the call `common` of a communicator, and the others launch once more a graph of it that
+ * they had launched over and over, with no call in between: that launch. NULL else. */
+const struct nt_stuck *nt_knot_extra_launch(const struct nt_knot *knot, uint32_t common);
 
 #endif

@@ -150,3 +150,34 @@ const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct 
   free(who.list);
   return found;
 }
+
+/* Has the member launched the same graph twice at least before, and called nothing on the communicator since the first? */
+static bool repeats_launch(const struct nt_knot *knot, const struct nt_stuck *launch,
+                           uint32_t index) {
+  const struct nt_replays *replays = &knot->inquiry->waits.replays;
+  const struct nt_job *job = knot->inquiry->job;
+  const struct nt_member *member = &job->joints[launch->joint].members[index];
+  const struct nt_replay *own = nt_replay_at(replays, launch->joint, index, launch->seq);
+  const struct nt_replay *first = nt_replay_at(replays, launch->joint, index, 1);
+  const struct nt_model_call *call = nt_member_call(job, member, member->called);
+  if (!own || launch->seq < 3 || (call && call->enter_ns > first->enter_ns))
+    return false;
+  for (uint32_t p = launch->seq - 2; p < launch->seq; p++)
+    if (nt_replay_at(replays, launch->joint, index, p)->sig != own->sig)
+      return false;
+  return true;
+}
+
+const struct nt_stuck *nt_knot_extra_launch(const struct nt_knot *knot, uint32_t common) {
+  if (knot->stuck_count != 2 || nt_knot_stuck(knot, common)->kind != NT_STUCK_COLLECTIVE)
+    return NULL;
+  const struct nt_stuck *launch = nt_knot_stuck(knot, common == 0);
+  const struct nt_joint *joint = &knot->inquiry->job->joints[launch->joint];
+  if (launch->kind != NT_STUCK_REPLAY || launch->joint != nt_knot_stuck(knot, common)->joint)
+    return NULL;
+  for (uint32_t m = 0; m < joint->member_count; m++)
+    if (nt_replay_at(&knot->inquiry->waits.replays, launch->joint, m, launch->seq) &&
+        !repeats_launch(knot, launch, m))
+      return NULL;
+  return launch;
+}
