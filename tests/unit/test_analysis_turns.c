@@ -128,6 +128,48 @@ static void a_rank_without_turns_leaves_the_knot_untold(void **state) {
   job_free(&j);
 }
 
+/* All meet in B; then each of `in` sends to the next and receives from the one before in A, and all go on with B. */
+static void ring_in_the_first_turn(bool (*in)(uint32_t rank)) {
+  job_start(&j, 4);
+  uint32_t ring = job_comm(&j, "A", "0-3"), b = job_comm(&j, "B", "0-3");
+  job_all(&j, b, NT_FN_AllReduce, 16);
+  for (uint32_t r = 0; r < 4; r++) {
+    if (in(r)) {
+      job_send(&j, r, ring, (r + 1) % 4, 1000);
+      job_recv(&j, r, ring, (r + 3) % 4, 1000);
+    }
+    if (!in(r) || in((r + 3) % 4))
+      job_call(&j, r, b, NT_FN_AllReduce, 16);
+    job_block(&j, r);
+  }
+}
+
+static bool all_but_one(uint32_t rank) {
+  return rank != 1;
+}
+
+static bool even(uint32_t rank) {
+  return rank % 2 == 0;
+}
+
+static void who_alone_left_a_ring_out_is_in_the_minority(void **state) {
+  (void)state;
+  ring_in_the_first_turn(all_but_one);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
+  assert_string_equal(set_text(&v->findings[0].blame), "1");
+  job_free(&j);
+}
+
+static void two_against_two_in_a_ring_are_a_tie(void **state) {
+  (void)state;
+  ring_in_the_first_turn(even);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
+  assert_string_equal(set_text(&v->findings[0].blame), "0-3");
+  job_free(&j);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_call_from_a_new_line_is_no_proof_of_one_left_out),
@@ -135,7 +177,9 @@ int main(void) {
       cmocka_unit_test(a_rank_without_turns_leaves_the_knot_untold),
       cmocka_unit_test(one_turn_before_does_not_tell_what_was_left_out),
       cmocka_unit_test(ranks_without_a_trace_may_have_left_it_out_too),
+      cmocka_unit_test(two_against_two_in_a_ring_are_a_tie),
       cmocka_unit_test(what_most_leave_out_is_not_held_against_one),
+      cmocka_unit_test(who_alone_left_a_ring_out_is_in_the_minority),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

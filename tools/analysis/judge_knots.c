@@ -154,7 +154,8 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
 static int blame(const struct nt_knot *knot, uint32_t common, struct nt_finding *finding,
                  bool *skipped) {
   int status = 0;
-  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE;
+  *skipped = finding->class == NT_CLASS_CYCLE && common != NT_NONE &&
+             nt_knot_stuck(knot, common)->kind == NT_STUCK_COLLECTIVE;
   if (common == NT_NONE && lacks_voters(knot))
     return 0;
   for (uint32_t i = 0; i < knot->rank_count && !status; i++) {
@@ -220,19 +221,25 @@ static int judge(struct nt_knot *knot) {
                   finding->class == NT_CLASS_P2P))
     stuck = nt_knot_blame_by_past(knot, finding, &seq, &status);
   bool skipped = stuck != NULL;
+  const struct nt_stuck *voted = NULL;
   if (!status && !skipped) {
     common = majority(knot);
-    status = blame(knot, common, finding, &skipped);
+    if (common != NT_NONE)
+      status = blame(knot, common, finding, &skipped);
   }
-  if (!status && common != NT_NONE && !nt_rank_set_count(&finding->blame)) {
+  if (!status && !nt_rank_set_count(&finding->blame)) {
+    skipped = false;
     common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
-    status = blame(knot, common, finding, &skipped);
+    if (finding->class == NT_CLASS_CYCLE)
+      voted = nt_knot_vote_on_messages(knot, finding, &skipped, &status);
+    if (!voted && !status)
+      status = blame(knot, common, finding, &skipped);
   }
   if (status)
     return status;
-  const bool decided = stuck || common != NT_NONE;
+  const bool decided = stuck || voted || common != NT_NONE;
   const struct nt_stuck *extra = common == NT_NONE ? NULL : nt_knot_extra_launch(knot, common);
-  stuck = stuck ? stuck : extra ? extra : named_one(knot, common);
+  stuck = stuck ? stuck : voted ? voted : extra ? extra : named_one(knot, common);
   bool message = nt_stuck_is_message(stuck);
   if (skipped)
     finding->class = message ? NT_CLASS_P2P : NT_CLASS_MISSING;
@@ -245,9 +252,9 @@ static int judge(struct nt_knot *knot) {
   finding->seq = seq && !message ? seq : stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = !decided && lacks_voters(knot)                    ? NT_UNDECIDED
-                        : sure && !seq && !extra && !(skipped && message) ? NT_CERTAIN
-                                                                          : NT_LIKELY;
+  finding->confidence = !decided && lacks_voters(knot)                              ? NT_UNDECIDED
+                        : sure && !seq && !extra && !voted && !(skipped && message) ? NT_CERTAIN
+                                                                                    : NT_LIKELY;
   status = fill_waiting(knot, finding, stuck, message && (!skipped || !stuck->waiter_count));
   refine(knot, finding, stuck);
   say_knot(knot, finding, stuck, skipped);

@@ -44,13 +44,19 @@ bool nt_knot_holds_itself(const struct nt_knot *knot, const struct nt_stuck *stu
  * collectives, else the one that it waits in. NT_NONE if that is not one. */
 uint32_t nt_knot_waits_in(const struct nt_knot *knot, uint32_t rank);
 
-/* By its own past, would the rank have called the collective `first` before the one it waits in? */
+/* By its own past, would the rank have called `first` before the one it waits in? */
 bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
                          const struct nt_stuck *second);
 /* Blames those who by their past have skipped an operation, and returns that, the oldest; NULL if there is none. Its
  * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status);
+/* Where messages of one communicator and a collective of another wait for each other: blames those who took the other order
+ * than a strict majority, those without a trace counted against it, and returns the operation that they owe. NULL if there
+ * is no majority. True in *skipped: a message that by their past they have skipped. */
+const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
+                                                struct nt_finding *finding, bool *skipped,
+                                                int *status);
 /* Where most have gone on with the call `common` of a communicator, and the others launch once more a graph of it that
  * they had launched over and over, with no call in between: that launch. NULL else. */
 const struct nt_stuck *nt_knot_extra_launch(const struct nt_knot *knot, uint32_t common);

@@ -25,8 +25,8 @@ static uint64_t kind_of(const struct nt_knot *knot, const struct nt_stuck *stuck
 bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
                          const struct nt_stuck *second) {
   const uint64_t kinds[2] = {kind_of(knot, first, rank), kind_of(knot, second, rank)};
-  if (first->kind != NT_STUCK_COLLECTIVE || second->kind == NT_STUCK_REPLAY ||
-      kinds[1] == NT_KIND_NONE || kinds[0] == kinds[1])
+  if (second->kind == NT_STUCK_REPLAY || kinds[0] == NT_KIND_NONE || kinds[1] == NT_KIND_NONE ||
+      kinds[0] == kinds[1])
     return false;
   return nt_foretell_kind(knot->inquiry->job, rank, nt_knot_issued_ns(knot, second, rank), kinds,
                           2) == 0;
