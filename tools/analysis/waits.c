@@ -273,6 +273,8 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   }
   if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
+  } else if (blind) {
+    nt_stuck_note_front(f, stuck, joint);
   } else if (!blind) {
     nt_stuck_note_movement(f, stuck);
     judge_extra(f, stuck);
@@ -360,6 +362,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
   }
   if (!status)
     status = nt_stuck_windows(f);
+  if (!status)
+    status = nt_stuck_unplaced(f);
   for (uint32_t i = 0; i < creations->count && !status; i++)
     status = nt_stuck_init(f, creations, i);
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++)
