@@ -39,7 +39,7 @@ MANY = 1 << 20
 BY_ORDER = {"init"}                             # classes that may rest on the order of ranks
 # Who died first, whom an error reached first, and in what a rank that still works is killed, is told by a moment that a
 # busy machine does not keep.
-BY_MOMENT = {"healthy-killed-within-a-tick", "healthy-while-one-rank-validates",
+BY_MOMENT = {"healthy-killed-within-a-tick",
              "mismatch-whose-error-ends-an-innocent-rank"}
 # What does not hold yet: scenario -> property. One that holds again must be taken out.
 OPEN: dict = {}

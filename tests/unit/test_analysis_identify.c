@@ -246,6 +246,57 @@ static void the_size_of_a_split_is_not_known_while_its_parent_lacks_members(void
   done();
 }
 
+/* A split of all, of members by their world ranks, whose ranks and size nobody tells. */
+static uint32_t open_split(const char *name, uint32_t parent, const char *members) {
+  const uint32_t comm = job_comm(&j, name, members);
+  derive(comm, parent, NT_COMM_SPLIT, false);
+  return comm;
+}
+
+static void send_down(uint32_t comm, uint32_t first, uint32_t count) {
+  for (uint32_t turn = 0; turn < 3; turn++)
+    for (uint32_t r = 0; r + 1 < count; r++) {
+      job_send(&j, first + r, comm, r + 1, 10);
+      job_recv(&j, first + r + 1, comm, r, 10);
+    }
+}
+
+static void places_in_a_split_that_lacks_a_member_follow_from_its_messages(void **state) {
+  (void)state;
+  job_start(&j, 6);
+  const uint32_t a = job_comm(&j, "A", "0-5"), low = open_split("low", a, "0-2"),
+                 high = open_split("high", a, "3-5");
+  send_down(low, 0, 3);
+  send_down(high, 3, 3);
+  job_drop(&j, 1);
+  identify();
+  const struct nt_joint *joint = joint_named("low", 1);
+  assert_true(joint->size_known);
+  assert_int_equal(joint->size, 3);
+  assert_int_equal(joint->members[0].comm_rank, 0);
+  assert_int_equal(joint->members[1].comm_rank, 2);
+  assert_true(nt_rank_set_has(&joint->absent_worlds, 1));
+  joint = joint_named("high", 1);
+  assert_true(joint->size_known); /* who is missing from one part is not missing from another */
+  assert_int_equal(joint->absent, 0);
+  done();
+}
+
+static void places_that_fit_in_two_ways_are_not_known(void **state) {
+  (void)state;
+  job_start(&j, 4);
+  const uint32_t a = job_comm(&j, "A", "0-3"), half = open_split("half", a, "0-2");
+  for (uint32_t turn = 0; turn < 3; turn++) /* nobody with a trace is the other side */
+    job_recv(&j, 2, half, 0, 10);
+  job_drop(&j, 0);
+  job_drop(&j, 1);
+  identify();
+  const struct nt_joint *joint = joint_named("half", 1);
+  assert_false(joint->size_known);
+  assert_false(joint->numbered);
+  done();
+}
+
 static void views_whose_creation_was_not_seen_are_counted_and_join_nothing(void **state) {
   (void)state;
   job_start(&j, 2);
@@ -274,6 +325,8 @@ int main(void) {
       TEST(a_member_without_a_trace_is_named_where_nobody_else_fits),
       TEST(of_two_without_a_trace_none_is_named_that_may_be_the_other),
       TEST(the_size_of_a_split_is_not_known_while_its_parent_lacks_members),
+      TEST(places_in_a_split_that_lacks_a_member_follow_from_its_messages),
+      TEST(places_that_fit_in_two_ways_are_not_known),
       TEST(views_whose_creation_was_not_seen_are_counted_and_join_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -371,7 +371,9 @@ int nt_identify(const struct nt_model *model, struct nt_job *job) {
   if (status)
     return status;
   find_sizes(job);
-  status = find_absent(job);
+  status = nt_identify_peers(job);
+  if (!status)
+    status = find_absent(job);
   return status ? status : nt_identify_ordinals(job);
 }
 

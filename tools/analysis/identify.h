@@ -41,6 +41,7 @@ struct nt_joint {
   uint32_t parent;           /* index of a joint, NT_NONE */
   uint32_t absent;           /* members without a trace; an upper bound unless size_known */
   bool size_known;           /* false: a split of a communicator with absent members */
+  bool numbered;             /* the members' ranks are known, though the size may not be */
   bool absent_known;         /* absent_worlds names all of them */
   struct nt_rank_set worlds; /* members with a trace, and those absent that are known */
   struct nt_rank_set absent_worlds;

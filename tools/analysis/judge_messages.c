@@ -137,6 +137,30 @@ static bool is_new_queue(const struct nt_inquiry *inquiry, const struct nt_p2p_e
   return awaited && end->seq == 1 && awaited->seq > 1;
 }
 
+/* In this direction it has talked to a member without a trace, which would not tell that it waits. */
+static bool talks_to_absent(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
+    if (other->joint == end->joint && other->rank == end->rank && other->is_send == end->is_send &&
+        !nt_p2p_partner(inquiry->job, other))
+      return true;
+  }
+  return false;
+}
+
+/* It turned to one it had never talked to in this direction, where it had always turned to a member without a trace, and
+ * that one had ended well and made what most others did: whoever waits for it would not show. */
+static bool turned_from_absent(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                               const struct nt_member *partner) {
+  struct nt_votes votes;
+  return end->seq == 1 && inquiry->job->joints[end->joint].absent &&
+         inquiry->freeze->fates[partner->rank].kind == NT_FATE_LEFT &&
+         !inquiry->freeze->fates[partner->rank].lives && talks_to_absent(inquiry, end) &&
+         have_talked(inquiry, end) && is_balanced(inquiry, end, partner) &&
+         nt_count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs == 1 &&
+         votes.own == 1;
+}
+
 /*
  * Did the rank talk to the wrong one? Then somebody else waits for it, in a queue that has been used
  * before, while this one has not, and it has gone on since. In a first turn, where no queue has, a partner that is
@@ -147,6 +171,10 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
                       enum nt_confidence *confidence) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   struct nt_votes votes = {-1, -1};
+  if (partner && turned_from_absent(inquiry, end, partner)) {
+    *confidence = NT_LIKELY;
+    return true;
+  }
   if (!partner || !awaited_by(inquiry, end) || end->seq > 1)
     return false;
   enum nt_fate_kind fate = inquiry->freeze->fates[partner->rank].kind;
@@ -158,17 +186,6 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   if (fate == NT_FATE_LEFT)
     return is_balanced(inquiry, end, partner);
   return nt_count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
-}
-
-/* In this direction it has talked to a member without a trace, which would not tell that it waits. */
-static bool talks_to_absent(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
-  for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
-    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
-    if (other->joint == end->joint && other->rank == end->rank && other->is_send == end->is_send &&
-        !nt_p2p_partner(inquiry->job, other))
-      return true;
-  }
-  return false;
 }
 
 bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {

@@ -76,7 +76,7 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
 static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  char who[NT_DESCRIBE], place[NT_DESCRIBE], line[2 * NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->fn = nt_stuck_function(inquiry, stuck);
@@ -87,15 +87,23 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint);
   if (joint->absent_known)
     nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
+  else if (stuck->kind == NT_STUCK_UNPLACED && nt_rank_set_count(&inquiry->verdict->missing))
+    nt_describe_ranks(who, sizeof who, &inquiry->verdict->missing);
   else
     snprintf(who, sizeof who, "up to %u member%s", joint->absent, joint->absent == 1 ? "" : "s");
-  nt_finding_say(
-      finding,
-      finding->only_called
-          ? "all members with a log called %s; whether %s without a log called it cannot be told"
-          : "all members with a trace wait in %s; whether %s without a trace called it cannot be "
-            "told",
-      place, who);
+  if (stuck->kind == NT_STUCK_UNPLACED)
+    nt_finding_say(finding,
+                   "a message does not arrive (%s)%s; which rank the other side is cannot be told "
+                   "while %s may be a member and left no trace",
+                   place, nt_inquiry_waiting(waiting, sizeof waiting, finding), who);
+  else
+    nt_finding_say(
+        finding,
+        finding->only_called
+            ? "all members with a log called %s; whether %s without a log called it cannot be told"
+            : "all members with a trace wait in %s; whether %s without a trace called it cannot be "
+              "told",
+        place, who);
   nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
   if (stuck->waiter_count)
     nt_lines_add(&finding->evidence, "%s",

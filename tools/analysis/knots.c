@@ -9,6 +9,7 @@ struct graph {
   uint32_t nodes, ranks;
   uint32_t *start, *edge; /* of node n: edge[start[n]] … edge[start[n + 1] - 1] */
   uint32_t *index, *low, *stack, *path, *next;
+  uint32_t *holds; /* by rank: the last operation that was seen to hold it, from 1 */
   bool *on_stack;
 };
 
@@ -21,19 +22,31 @@ static void free_graph(struct graph *g) {
   free(g->path);
   free(g->next);
   free(g->on_stack);
+  free(g->holds);
+}
+
+/* nt_stuck_has_sibling for many laggards of one operation: its held ranks are marked once. */
+static void mark_held(struct graph *g, const struct nt_waits *waits, uint32_t item) {
+  const struct nt_stuck *stuck = &waits->list[item];
+  for (uint32_t j = 0; j < stuck->held_count && stuck->kind != NT_STUCK_DEVICE; j++)
+    g->holds[stuck->held[j]] = item + 1;
 }
 
 static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *waits) {
   uint32_t edges = 0;
   memset(g, 0, sizeof *g);
+  g->holds = calloc((size_t)ranks + 1, sizeof *g->holds);
+  if (!g->holds)
+    return -NT_ERR_MEMORY;
   g->ranks = ranks;
   g->nodes = 2 * ranks + waits->count;
   g->start = calloc((size_t)g->nodes + 2, sizeof *g->start);
   for (uint32_t i = 0; g->start && i < waits->count; i++) {
     const struct nt_stuck *stuck = &waits->list[i];
     uint32_t out = stuck->behind_count;
+    mark_held(g, waits, i);
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      out += !nt_stuck_has_sibling(stuck, stuck->laggards[j]);
+      out += g->holds[stuck->laggards[j]] != i + 1;
     for (uint32_t j = 0; j < stuck->held_count && !stuck->excused; j++)
       g->start[stuck->held[j] + 1]++;
     for (uint32_t j = 0; j < stuck->reached_count && !stuck->excused; j++)
@@ -59,12 +72,13 @@ static int build_graph(struct graph *g, uint32_t ranks, const struct nt_waits *w
     const struct nt_stuck *stuck = &waits->list[i];
     if (stuck->excused)
       continue;
+    mark_held(g, waits, i);
     for (uint32_t j = 0; j < stuck->held_count; j++)
       g->edge[g->next[stuck->held[j]]++] = 2 * ranks + i;
     for (uint32_t j = 0; j < stuck->reached_count; j++)
       g->edge[g->next[ranks + stuck->reached[j]]++] = 2 * ranks + i;
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
-      if (!nt_stuck_has_sibling(stuck, stuck->laggards[j]))
+      if (g->holds[stuck->laggards[j]] != i + 1)
         g->edge[g->next[2 * ranks + i]++] = stuck->laggards[j];
     for (uint32_t j = 0; j < stuck->behind_count; j++)
       g->edge[g->next[2 * ranks + i]++] = ranks + stuck->behind[j];

@@ -78,7 +78,8 @@ static bool is_message(const struct nt_job *job, uint32_t rank, const struct nt_
     return false;
   struct nt_place place = job->places[rank][call->view];
   /* Where communicator ranks are guesses, peers would be too. */
-  return place.joint != NT_NONE && job->joints[place.joint].size_known;
+  return place.joint != NT_NONE &&
+         (job->joints[place.joint].size_known || job->joints[place.joint].numbered);
 }
 
 static struct nt_p2p_end end_of(const struct nt_job *job, uint32_t r, uint32_t index) {

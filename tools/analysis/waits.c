@@ -122,6 +122,28 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
   }
 }
 
+/* It was ended from outside while it still worked: since `since` it had made several calls, and was ended no longer after the
+ * last of them than it had paused before, or within a moment of it. */
+static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t since) {
+  enum { SEVERAL = 3 };
+  const struct nt_model_rank *rank = &f->job->model->ranks[index];
+  int64_t end = nt_model_end(rank), last = since, longest = NT_YOUNG_ENDED_NS;
+  uint32_t count = 0;
+  end = f->freeze->ns < end ? f->freeze->ns : end;
+  if (rank->state != NT_PROCESS_VANISHED || f->freeze->fates[index].kind != NT_FATE_ALIVE || !since)
+    return false;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (call->enter_ns <= last || call->enter_ns > end || call->exit_ns > end ||
+        (call->view == NT_NONE && !nt_fn_is_host_wait(call->fn)) || nt_call_aborts(call))
+      continue;
+    longest = call->enter_ns - last > longest ? call->enter_ns - last : longest;
+    last = call->exit_ns > call->enter_ns ? call->exit_ns : call->enter_ns;
+    count++;
+  }
+  return count >= SEVERAL && end - last < longest;
+}
+
 /* A live job: those that are behind may just be on their way. */
 void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
@@ -130,7 +152,7 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
     all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
                  rank->state != NT_PROCESS_EXITED && !rank->leaving;
-    moved |= rank->moved;
+    moved |= rank->moved || worked_to_its_end(f, stuck->laggards[i], stuck->since_ns);
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
@@ -273,6 +295,8 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   }
   if (blind && !judge_blind(f, stuck, joint)) {
     nt_stuck_drop(f);
+  } else if (blind) {
+    nt_stuck_note_front(f, stuck, joint);
   } else if (!blind) {
     nt_stuck_note_movement(f, stuck);
     judge_extra(f, stuck);
@@ -360,6 +384,8 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
   }
   if (!status)
     status = nt_stuck_windows(f);
+  if (!status)
+    status = nt_stuck_unplaced(f);
   for (uint32_t i = 0; i < creations->count && !status; i++)
     status = nt_stuck_init(f, creations, i);
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++)

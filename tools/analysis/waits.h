@@ -29,7 +29,8 @@ enum nt_stuck_kind {
   NT_STUCK_INIT,     /* of the list of creations */
   NT_STUCK_RECV,
   NT_STUCK_SEND,
-  NT_STUCK_WINDOW,   /* a window or a device communicator */
+  NT_STUCK_WINDOW, /* a window or a device communicator */
+  NT_STUCK_UNPLACED, /* a message of a communicator whose ranks are not known: waits for nobody that is */
   NT_STUCK_TEARDOWN, /* finalize or destroy */
   NT_STUCK_REPLAY,   /* launch of a graph, `seq` counts those of the joint (replays.h) */
   NT_STUCK_DEVICE,   /* everybody called, and it does not finish; a message where `item` is set */

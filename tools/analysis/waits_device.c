@@ -162,12 +162,26 @@ static bool note_members(struct nt_finder *f, struct nt_stuck *stuck,
   return now_of(f) - last < young;
 }
 
+void nt_stuck_note_front(struct nt_finder *f, struct nt_stuck *stuck,
+                         const struct nt_joint *joint) {
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (nt_member_call(f->job, member, stuck->seq))
+      nt_stuck_note_device(f, stuck, member->rank, member->call[stuck->seq - member->first]);
+  }
+  stuck->blocked_count = 0; /* that alone does not tell who is late */
+  if (!stuck->behind_count)
+    return;
+  stuck->kind = NT_STUCK_DEVICE;
+  stuck->absent = false;
+}
+
 /* All with a trace have called it, and some have gone on elsewhere: who waits in it waits for one without a trace, and is
  * not late for what those called. Where nobody has gone on, waits.c tells. */
 static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
   const struct nt_joint *joint = &f->job->joints[index];
   const struct nt_stuck *told = f->out->count ? &f->out->list[f->out->count - 1] : NULL;
-  if (told && told->joint == index && told->kind == NT_STUCK_COLLECTIVE && told->absent)
+  if (told && told->joint == index && (told->absent || told->kind == NT_STUCK_DEVICE))
     return 0;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
   if (!stuck)
@@ -175,7 +189,9 @@ static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
   stuck->seq = position;
   stuck->absent = true;
   stuck->moving |= note_members(f, stuck, joint);
-  if (!stuck->waiter_count)
+  if (stuck->waiter_count)
+    nt_stuck_note_front(f, stuck, joint);
+  else
     nt_stuck_drop(f);
   return 0;
 }

@@ -40,6 +40,9 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck);
 /* Behind what the device of one that called is, if it is not at the operation. */
 void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
                           uint32_t call);
+/* All with a trace have called it: if the device of one of them is at another operation of NCCL, that is what it waits for,
+ * whatever those without a trace did. */
+void nt_stuck_note_front(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint);
 /* What the rank called at `ns` may just not have finished yet. */
 bool nt_stuck_is_young(const struct nt_finder *f, uint32_t rank, int64_t ns);
 
@@ -50,6 +53,9 @@ int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 
 /* Windows and device communicators, of all joints. */
 int nt_stuck_windows(struct nt_finder *f);
+
+/* Messages whose other side may be any member without a trace. */
+int nt_stuck_unplaced(struct nt_finder *f);
 
 /* Launches of captured graphs. */
 int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
