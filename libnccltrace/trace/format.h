@@ -47,7 +47,16 @@
 #define NT_SUPER_HOST 184
 #define NT_SUPER_RUN_ID 248
 #define NT_SUPER_WRITER 312
-#define NT_SUPER_CHECKSUM 4088 /* xxh64 of the bytes before it */
+#define NT_SUPER_DIGEST 344 /* CLOCK_REALTIME ns at which a digest was made, 0: this is none */
+#define NT_SUPER_DIGEST_LEFT_OUT 352 /* calls of the trace that are not in it */
+#define NT_SUPER_DIGEST_OOM 360      /* as NT_PROCESS_FIELD_OOM_KILLS, but when it was made */
+#define NT_SUPER_DIGEST_STATE 368    /* enum nt_process_state then */
+#define NT_SUPER_DIGEST_FLAGS 372    /* NT_DIGEST_* */
+#define NT_SUPER_CHECKSUM 4088       /* xxh64 of the bytes before it */
+
+#define NT_DIGEST_LIVE 0x01    /* read from the area of a living process */
+#define NT_DIGEST_MOVED 0x02   /* which made a call, or whose GPU got further, shortly before */
+#define NT_DIGEST_DAMAGED 0x04 /* parts of the trace could not be read */
 
 /* Frame header. */
 #define NT_FRAME_MAGIC UINT32_C(0x5246544e) /* "NTFR" */

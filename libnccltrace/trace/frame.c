@@ -13,6 +13,7 @@
 
 struct nt_packer {
   ZSTD_CCtx *zstd;
+  int level;
 };
 
 unsigned char *nt_buffer_add(struct nt_buffer *buffer, size_t length) {
@@ -45,12 +46,17 @@ struct nt_packer *nt_packer_new(void) {
   struct nt_packer *packer = calloc(1, sizeof *packer);
   if (!packer)
     return NULL;
+  packer->level = 1;
   packer->zstd = ZSTD_createCCtx();
   if (!packer->zstd) {
     free(packer);
     return NULL;
   }
   return packer;
+}
+
+void nt_packer_level(struct nt_packer *packer, int level) {
+  packer->level = level;
 }
 
 void nt_packer_free(struct nt_packer *packer) {
@@ -88,7 +94,8 @@ int nt_frame_write(struct nt_packer *packer, struct nt_frame *frame, const unsig
   if (!room)
     return -NT_ERR_MEMORY;
   int rc = -NT_ERR_SPACE;
-  const size_t packed = ZSTD_compressCCtx(packer->zstd, room, bound, payload, length, 1);
+  const size_t packed =
+      ZSTD_compressCCtx(packer->zstd, room, bound, payload, length, packer->level);
   const bool use_packed = !ZSTD_isError(packed) && packed < length;
   frame->flags = use_packed ? NT_FRAME_PACKED : 0;
   frame->index = (uint32_t)index_length;

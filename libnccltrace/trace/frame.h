@@ -29,6 +29,8 @@ static inline uint64_t nt_frame_span(const struct nt_frame *frame) {
 struct nt_packer;
 struct nt_packer *nt_packer_new(void);
 void nt_packer_free(struct nt_packer *packer);
+/* Of zstd: 1 at first, which is what a traced process can afford; tools may take longer. */
+void nt_packer_level(struct nt_packer *packer, int level);
 
 /*
  * Packs `payload` and appends one whole frame, padding included, to `out`. `frame` gives type,

@@ -172,16 +172,27 @@ static uint64_t oom_now(const struct nt_trace *trace) {
   return inode ? nt_oom_count_of(dir, strtoull(inode, NULL, 10)) : NT_OOM_UNKNOWN;
 }
 
+/* What whoever made the digest saw, on the process's own node. */
+static enum nt_process_state state_in_digest(const struct nt_super *identity) {
+  return identity->digest_state <= NT_PROCESS_REPLACED
+             ? (enum nt_process_state)identity->digest_state
+             : NT_PROCESS_UNKNOWN;
+}
+
 void nt_judge_process(struct nt_trace *trace) {
   struct nt_process_info *info = &trace->info;
   const struct nt_facts *facts = &trace->facts;
   const struct nt_process_facts *process = &facts->process;
-  const int64_t now_ns = (int64_t)nt_clock_ns(CLOCK_REALTIME);
-  info->state = judge(trace, now_ns);
+  const struct nt_super *identity = &trace->identity;
+  const bool digest = identity->digest_ns != 0;
+  const int64_t now_ns =
+      digest ? (int64_t)identity->digest_ns : (int64_t)nt_clock_ns(CLOCK_REALTIME);
+  info->state = digest ? state_in_digest(identity) : judge(trace, now_ns);
   const bool left = info->state == NT_PROCESS_EXITED || info->state == NT_PROCESS_ENDING;
   info->exit_code = left ? process->exit_code : 0;
   info->exit_ns = left ? (int64_t)process->exit_ns : 0;
-  info->live = trace->area.present &&
+  info->moved = digest && identity->digest_flags & NT_DIGEST_MOVED;
+  info->live = (digest ? identity->digest_flags & NT_DIGEST_LIVE : trace->area.present) &&
                (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED ||
                 info->state == NT_PROCESS_ENDING);
   info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
@@ -193,7 +204,11 @@ void nt_judge_process(struct nt_trace *trace) {
   info->gpu_blocked = facts->has_process && gpu_is_blocked(process);
   info->phase = process->phase;
   info->oom_kills = facts->has_process ? process->oom_kills : NT_OOM_UNKNOWN;
-  info->oom_now = info->state == NT_PROCESS_VANISHED ? oom_now(trace) : NT_OOM_UNKNOWN;
+  info->oom_now = digest                               ? identity->oom_now
+                  : info->state == NT_PROCESS_VANISHED ? oom_now(trace)
+                                                       : NT_OOM_UNKNOWN;
+  if (digest && identity->digest_flags & NT_DIGEST_DAMAGED)
+    nt_warn(trace, "parts of the trace that this digest was made from could not be read");
   info->oom_machine = !nt_trace_evidence(trace, NT_OOM_GROUP_KEY);
   info->calls = process->calls;
   info->lost = process->lost;

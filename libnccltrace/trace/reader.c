@@ -145,6 +145,8 @@ static void describe(struct nt_trace *trace) {
   info->from_file = trace->has_file;
   info->from_area = trace->area.present;
   info->file_path = trace->file_path[0] ? trace->file_path : NULL;
+  info->digest_ns = (int64_t)identity->digest_ns;
+  info->left_out = identity->left_out;
 }
 
 /* The file that an area names, if it still is that process's; else the area stands alone. */
@@ -182,7 +184,7 @@ static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
     if (rc)
       return rc;
     const struct nt_layout layout = trace->identity.layout;
-    if (!(flags & NT_OPEN_NO_AREA))
+    if (!(flags & NT_OPEN_NO_AREA) && !trace->identity.digest_ns)
       nt_find_area(trace);
     trace->identity.layout = layout;
   }

@@ -71,6 +71,9 @@ struct nt_process_info {
   bool from_file, from_area;
   uint64_t calls, lost, overwritten, comms_lost, abandoned, write_errors;
   const char *file_path; /* as opened, or as the area names it; NULL if none */
+  int64_t digest_ns;     /* when the digest that this is was made; 0: it is none */
+  uint64_t left_out;     /* calls that a digest left out, in `overwritten` too */
+  bool moved;            /* it made calls, or its GPU got further, shortly before the digest */
 };
 
 struct nt_trace_comm {

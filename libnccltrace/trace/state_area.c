@@ -162,7 +162,7 @@ bool nt_area_open_call(const struct nt_area *area, uint32_t chunk, struct nt_chu
 
 /* ---- the state slot ---------------------------------------------------------------------------- */
 
-static void add_process(struct nt_buffer *out, const struct nt_process_facts *facts) {
+void nt_entry_process(struct nt_buffer *out, const struct nt_process_facts *facts) {
   unsigned char *at = nt_entry_add(out, NT_ENTRY_PROCESS, NT_ENTRY_PROCESS_SIZE);
   if (!at)
     return;
@@ -184,7 +184,7 @@ static void add_process(struct nt_buffer *out, const struct nt_process_facts *fa
   nt_put_u32(at + NT_PROCESS_FIELD_PHASE, facts->phase);
 }
 
-static void add_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {
+void nt_entry_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {
   unsigned char *at = nt_entry_add(out, NT_ENTRY_GPU, NT_ENTRY_GPU_SIZE);
   if (!at)
     return;
@@ -225,7 +225,7 @@ int nt_state_write(const struct nt_area *area, uint32_t writer, uint64_t epoch, 
   struct nt_facts facts = {0};
   int rc = nt_area_facts(area, &facts);
   facts.process.writer = writer;
-  add_process(out, &facts.process);
+  nt_entry_process(out, &facts.process);
   nt_entry_clock(out, &facts.clock_first, &facts.clock_last);
   unsigned char *position = nt_entry_add(out, NT_ENTRY_POSITION, NT_ENTRY_POSITION_SIZE);
   if (position) {
@@ -244,7 +244,7 @@ int nt_state_write(const struct nt_area *area, uint32_t writer, uint64_t epoch, 
     nt_entry_comm(out, &facts.comms[i]);
   for (size_t i = 0; i < facts.stream_count; i++, *entries += 2) {
     nt_entry_stream(out, &facts.streams[i]);
-    add_gpu(out, &facts.streams[i]);
+    nt_entry_gpu(out, &facts.streams[i]);
   }
   for (size_t i = 0; i < facts.thread_count; i++, ++*entries)
     nt_entry_thread(out, &facts.threads[i]);

@@ -92,6 +92,9 @@ int nt_facts_merge(struct nt_facts *facts, const unsigned char *payload, size_t 
 void nt_entry_comm(struct nt_buffer *out, const struct nt_comm_facts *comm);
 void nt_entry_stream(struct nt_buffer *out, const struct nt_stream_facts *stream);
 void nt_entry_thread(struct nt_buffer *out, const struct nt_thread_facts *thread);
+void nt_entry_process(struct nt_buffer *out, const struct nt_process_facts *process);
+/* Not for a stream that nobody looked at. */
+void nt_entry_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream);
 void nt_entry_clock(struct nt_buffer *out, const struct nt_clock_sync *first,
                     const struct nt_clock_sync *last);
 

@@ -51,6 +51,11 @@ void nt_super_write(const struct nt_super *super, unsigned char out[NT_SUPER_SIZ
   memcpy(out + NT_SUPER_HOST, super->host, sizeof super->host);
   memcpy(out + NT_SUPER_RUN_ID, super->run_id, sizeof super->run_id);
   memcpy(out + NT_SUPER_WRITER, super->writer, sizeof super->writer);
+  nt_put_u64(out + NT_SUPER_DIGEST, super->digest_ns);
+  nt_put_u64(out + NT_SUPER_DIGEST_LEFT_OUT, super->left_out);
+  nt_put_u64(out + NT_SUPER_DIGEST_OOM, super->oom_now);
+  nt_put_u32(out + NT_SUPER_DIGEST_STATE, super->digest_state);
+  nt_put_u32(out + NT_SUPER_DIGEST_FLAGS, super->digest_flags);
   nt_put_u64(out + NT_SUPER_CHECKSUM, XXH64(out, NT_SUPER_CHECKSUM, 0));
 }
 
@@ -128,6 +133,11 @@ int nt_super_parse(const unsigned char *at, uint64_t length, struct nt_super *ou
   out->world_size = (int32_t)nt_get_u32(at + NT_SUPER_WORLD_SIZE);
   out->local_rank = (int32_t)nt_get_u32(at + NT_SUPER_LOCAL_RANK);
   out->restart = nt_get_u32(at + NT_SUPER_RESTART);
+  out->digest_ns = nt_get_u64(at + NT_SUPER_DIGEST);
+  out->left_out = nt_get_u64(at + NT_SUPER_DIGEST_LEFT_OUT);
+  out->oom_now = nt_get_u64(at + NT_SUPER_DIGEST_OOM);
+  out->digest_state = nt_get_u32(at + NT_SUPER_DIGEST_STATE);
+  out->digest_flags = nt_get_u32(at + NT_SUPER_DIGEST_FLAGS);
   get_text(out->boot_id, at + NT_SUPER_BOOT_ID, sizeof out->boot_id);
   get_text(out->host, at + NT_SUPER_HOST, sizeof out->host);
   get_text(out->run_id, at + NT_SUPER_RUN_ID, sizeof out->run_id);

@@ -30,6 +30,8 @@ struct nt_super {
   struct nt_clock_sync clock_first;
   int32_t world_rank, world_size, local_rank;
   char boot_id[40], host[64], run_id[64], writer[32];
+  uint64_t digest_ns, left_out, oom_now; /* of a digest: NT_SUPER_DIGEST */
+  uint32_t digest_state, digest_flags;
 };
 
 struct nt_trace_file {

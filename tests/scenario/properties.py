@@ -6,6 +6,8 @@
   absence  without the traces of some ranks nobody is blamed who is not to blame
   rest     while one who waits still has a trace, something is found; and who is missing, dead or has left is no matter
            of votes: the same ranks are blamed, or it is undecided
+  digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
+           operation and position; smaller ones the same, or it is undecided and nobody else is blamed
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, who has not come to a creation, and who
@@ -32,6 +34,7 @@ from scenario.target import Target
 ORDERS = 3              # orders of the files
 NAMES = 2               # permutations of world ranks
 ABSENCES = 6            # sets of ranks that are left out
+SMALL = "8K"            # digests in which calls are left out
 MANY = 1 << 20
 BY_ORDER = {"init"}                             # classes that may rest on the order of ranks
 # Who died first, whom an error reached first, and in what a rank that still works is killed, is told by a moment that a
@@ -108,6 +111,7 @@ def check(scenario: Scenario, target: Target, copy: Copy) -> list:
     present = {rank for rank, _ in copy.files}
     found = {"order": check_order(target, copy, base, chance), "names": [],
              "absence": [], "rest": []}
+    found["digest"] = check_digests(scenario, target, copy, json.loads(base))
     if scenario.name not in BY_MOMENT:
         found |= check_absence(scenario, target, copy, json.loads(base), chance)
     if not scenario.drop and present == set(range(scenario.ranks)) \
@@ -166,6 +170,43 @@ def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, ch
                 and other["blame"] != first["blame"]:
             found["rest"].append(f"expected {first['class']} blaming {first['blame']} {got} blaming {other['blame']}")
     return found
+
+
+def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) -> list:
+    report = json.loads(diagnose(target, copy, digests(target, copy, "digests")))
+    differences = [f"expected {what} {told(base)[what]} from digests, got {got}"
+                   for what, got in told(report).items() if told(base)[what] != got]
+    report = json.loads(diagnose(target, copy, digests(target, copy, "small", "--size", SMALL)))
+    innocent = (blamed(report) & (expected_ranks(scenario, "innocent") or set(range(scenario.ranks)))) \
+        - blamed(base) - expected_ranks(scenario, "blame")
+    if innocent:
+        differences.append(f"expected nobody else to be blamed from digests of {SMALL}, got {report['verdict']} blaming "
+                           f"{format_ranks(innocent)}")
+    return differences
+
+
+def digests(target: Target, copy: Copy, name: str, *options: str) -> list:
+    """Made where the copies' areas are; what cannot be cut stays as it is."""
+    folder = os.path.join(copy.folder, name)
+    paths = copy.paths()
+    result = subprocess.run([target.tool("nccltrace"), "digest", "-q", "-o", folder, *options, *paths], check=False,
+                            capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                            timeout=TOOL_SECONDS, env={**os.environ, "NCCLTRACE_SHM": copy.areas})
+    if result.returncode not in (0, 1):
+        raise ToolError(f"nccltrace digest ended with status {result.returncode}: {result.stderr.strip()[-200:]}")
+    refused = [path for path in paths if re.search(re.escape(path) + ": at byte", result.stderr)] if result.returncode else []
+    made = sorted(glob.glob(os.path.join(folder, "*.trace")))
+    limit = 32 << 10
+    large = [path for path in made if os.path.getsize(path) > limit]
+    if large:
+        raise ToolError(f"{large[0]} is larger than {limit} bytes")
+    return made + refused
+
+
+def told(report: dict) -> dict:
+    first = report["findings"][0] if report["findings"] else {}
+    return {"verdict": report["verdict"],
+            **{what: first.get(what) for what in ("class", "blame", "waiting", "op", "seq", "confidence")}}
 
 
 def absences(present: list, chance: random.Random) -> list:

@@ -360,7 +360,11 @@ static bool compare_sums(const struct nt_job *job, const struct nt_member *a,
       uint64_t position = (uint64_t)at_x << level;
       if (position >= limit)
         continue;
-      bool same = x->sums[level][at_x % NT_SUM_KEPT] == y->sums[level][at_x % NT_SUM_KEPT];
+      const uint64_t own = x->sums[level][at_x % NT_SUM_KEPT],
+                     other = y->sums[level][at_x % NT_SUM_KEPT];
+      if (!own || !other) /* a digest had no room for it */
+        continue;
+      const bool same = own == other;
       if (same && position > *low)
         *low = (uint32_t)position;
       if (!same && (!*high || position < *high))
@@ -378,7 +382,7 @@ bool nt_align_sum(const struct nt_job *job, const struct nt_member *member, uint
         last - multiple >= NT_SUM_KEPT)
       continue;
     *sum = view->sums[level][multiple % NT_SUM_KEPT];
-    return true;
+    return *sum != 0;
   }
   return false;
 }

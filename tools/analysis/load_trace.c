@@ -254,6 +254,9 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->comms_lost = process->comms_lost;
   rank->abandoned = process->abandoned;
   rank->write_errors = process->write_errors;
+  rank->digest_ns = process->digest_ns;
+  rank->left_out = process->left_out;
+  rank->moved = process->moved;
 }
 
 /* What the process counted and its file does not hold. Recording begins with the first communicator, so a

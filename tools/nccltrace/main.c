@@ -14,6 +14,7 @@ static const struct {
     {"ls", nt_command_ls, "list traced processes, and what each is doing in NCCL"},
     {"dump", nt_command_dump, "have running processes dump what they do"},
     {"show", nt_command_show, "print the records of a trace"},
+    {"digest", nt_command_digest, "cut traces to what a verdict over many nodes needs"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

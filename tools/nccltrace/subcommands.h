@@ -11,5 +11,6 @@
 int nt_command_ls(int argc, char **argv);
 int nt_command_dump(int argc, char **argv);
 int nt_command_show(int argc, char **argv);
+int nt_command_digest(int argc, char **argv);
 
 #endif

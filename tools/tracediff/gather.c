@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <uthash.h>
 
@@ -49,8 +48,9 @@ struct gather {
   int loaded;
   char **strange; /* files of directories that are nothing known */
   size_t strange_count, strange_room;
-  bool quiet, live;
-  bool others; /* what is read now is perhaps none of our business */
+  bool quiet;
+  int64_t live_ns; /* the latest moment at which one of them lived; 0 if none did */
+  bool others;     /* what is read now is perhaps none of our business */
   int status;
 };
 
@@ -136,7 +136,8 @@ static int take(struct gather *g, struct nt_source *source) {
   }
   HASH_ADD(hh, g->known, key, sizeof entry->key, entry);
   g->loaded++;
-  g->live |= source->live;
+  if (source->live_ns > g->live_ns)
+    g->live_ns = source->live_ns;
   return 0;
 }
 
@@ -354,12 +355,6 @@ static void read_areas(struct gather *g) {
   g->others = false;
 }
 
-static int64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_REALTIME, &time);
-  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
 /* Loads all files of one kind; returns how many there are. */
 static int load_kind(struct gather *g, enum nt_recorder recorder, bool wanted) {
   int count = 0;
@@ -432,6 +427,6 @@ int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
     nt_trace_loader_free(&g.loader);
     return g.status;
   }
-  int status = nt_trace_loader_finish(&g.loader, g.live ? now() : 0, out);
+  int status = nt_trace_loader_finish(&g.loader, g.live_ns, out);
   return status ? status : g.loaded;
 }

@@ -44,7 +44,7 @@ static const struct nt_usage usage = {
 
 static bool any_live(const struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
-    if (model->ranks[i].live)
+    if (model->ranks[i].live && !model->ranks[i].digest_ns)
       return true;
   return false;
 }
@@ -66,7 +66,7 @@ static void mark_moved(const struct nt_model *before, struct nt_model *after) {
     if (index == NT_NONE || before->ranks[index].pid != rank->pid)
       continue;
     const struct nt_model_rank *old = &before->ranks[index];
-    rank->moved =
+    rank->moved |=
         last_call_ns(rank) - last_call_ns(old) > JITTER_NS || old->gpu_steps != rank->gpu_steps;
   }
 }

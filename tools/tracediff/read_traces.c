@@ -52,7 +52,7 @@ static void read_one(const struct reading *reading, struct nt_source *source,
   if (source->status)
     return;
   source->known = reading->known(nt_trace_process(trace), reading->context);
-  source->live = nt_trace_process(trace)->live;
+  source->live_ns = nt_trace_process(trace)->live ? nt_trace_process(trace)->seen_ns : 0;
   if (!source->known)
     source->status = keep_warnings(source, trace);
   if (!source->known && !source->status)
