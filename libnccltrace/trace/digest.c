@@ -165,29 +165,53 @@ static void describe(const struct nt_digest *digest, const struct parts *parts, 
   nt_super_write(&super, out);
 }
 
+/* The window, and the state that fits to it: which threads and ended communicators that names depends on the calls. */
+static int fit_both(struct nt_digest *digest, const struct nt_digest_level *level, uint64_t limit,
+                    size_t each, struct parts *parts, bool *fits, size_t *kept) {
+  uint64_t slack = 0;
+  int rc = 0;
+  for (int tries = 0; !rc && tries < 4; tries++) {
+    rc = fit_window(digest, level, limit - slack, each, parts, fits, kept);
+    if (rc || !*fits)
+      break;
+    const uint64_t left_out = digest->trace->info.left_out + digest->call_count - *kept;
+    rc = make_state(digest, level, left_out, parts);
+    *fits = size_of(parts) <= limit;
+    if (rc || *fits)
+      break;
+    slack += size_of(parts) - limit + 64;
+    if (slack >= limit)
+      break;
+  }
+  return rc;
+}
+
 /* The first level that leaves a quarter to the window, and then the first with which what must be there fits. */
 static int fit(struct nt_digest *digest, uint64_t limit, struct parts *parts,
                struct nt_digest_tally *tally) {
   size_t i = 0, kept = 0;
   bool fits = false;
   int rc;
+  nt_digest_pick(digest, 0, EACH);
   while ((rc = make_rest(digest, &levels[i], parts)) == 0 && i + 1 < LEVELS &&
          size_of(parts) > limit / 4 * 3)
     i++;
-  for (size_t each = EACH; !rc && !fits; each /= 8) {
-    rc = fit_window(digest, &levels[i], limit, each, parts, &fits, &kept);
-    if (each == 0 && !fits && !rc) {
-      if (++i == LEVELS)
-        return -NT_ERR_SPACE;
-      rc = make_rest(digest, &levels[i], parts);
-      each = EACH * 8;
+  while (!rc) {
+    for (size_t each = EACH; !rc && !fits; each /= 8) {
+      rc = fit_both(digest, &levels[i], limit, each, parts, &fits, &kept);
+      if (!each)
+        break;
     }
+    if (rc || fits)
+      break;
+    if (++i == LEVELS)
+      return -NT_ERR_SPACE;
+    rc = make_rest(digest, &levels[i], parts);
   }
   tally->calls = kept;
   tally->left_out = digest->call_count - kept;
-  tally->lacks = i < LEVELS ? levels[i].lacks : 0;
-  return rc ? rc
-            : make_state(digest, &levels[i], digest->trace->info.left_out + tally->left_out, parts);
+  tally->lacks = levels[i].lacks;
+  return rc;
 }
 
 int nt_digest_make(struct nt_trace *trace, uint64_t limit, bool moved, struct nt_buffer *out,
