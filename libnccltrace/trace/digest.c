@@ -15,7 +15,7 @@
 #define NT_VERSION "0"
 #endif
 
-enum { PACKING = 19, TRIES = 10, EACH = 8, ALL = 1 << 20 };
+enum { PACKING = 19, TRIES = 10, FIRST = 8192, EACH = 8, ALL = 1 << 20 };
 
 /* What goes first stands first. */
 static const struct nt_digest_level levels[] = {
@@ -96,39 +96,41 @@ static int make_window(struct nt_digest *digest, const struct nt_digest_level *l
   return nt_digest_window(digest, level->lacks, &parts->window);
 }
 
-/* As many calls as fit; false if not even those that are to be there do. */
+/* Of `wanted` calls the window took what it takes: how many might fill the room. The size is about proportional. */
+static size_t guess(const struct parts *parts, uint64_t limit, size_t wanted, size_t low,
+                    size_t high, int tries) {
+  const uint64_t rest = size_of(parts) - parts->window.length;
+  const double room = limit > rest ? (double)(limit - rest) * 0.98 : 0;
+  const double near =
+      parts->window.length ? (double)wanted * room / (double)parts->window.length : 0;
+  if (tries < 4 && near > (double)low && near < (double)high)
+    return (size_t)near;
+  return low + (high - low + 1) / 2;
+}
+
+/* As many calls as fit, or nearly; *fits is false if not even those that are to be there do. */
 static int fit_window(struct nt_digest *digest, const struct nt_digest_level *level, uint64_t limit,
                       size_t each, struct parts *parts, bool *fits, size_t *kept) {
-  size_t low = 0, high = digest->call_count, wanted = high, best = 0;
-  if (wanted > NT_CODEC_MAX_CALLS)
-    high = wanted = NT_CODEC_MAX_CALLS;
+  size_t low = 0, high = digest->call_count < digest->most ? digest->call_count : digest->most;
+  size_t wanted = high < FIRST ? high : FIRST, made = 0;
   *fits = false;
   for (int tries = 0; tries < TRIES; tries++) {
-    int rc = make_window(digest, level, wanted, each, kept, parts);
+    const int rc = make_window(digest, level, made = wanted, each, kept, parts);
     if (rc && rc != -NT_ERR_SPACE)
       return rc;
     if (!rc && size_of(parts) <= limit) {
       *fits = true;
-      low = best = wanted;
+      low = wanted;
+      if (size_of(parts) > limit - limit / 16)
+        break;
     } else {
       high = wanted ? wanted - 1 : 0;
     }
-    if (low >= high || (!*fits && !wanted))
+    if (low >= high)
       break;
-    /* The size is about proportional: the first guess is near. */
-    const uint64_t rest = size_of(parts) - parts->window.length;
-    const uint64_t room = limit > rest ? limit - rest : 0;
-    const size_t guess =
-        parts->window.length
-            ? (size_t)((double)wanted * (double)room / (double)parts->window.length)
-            : 0;
-    wanted = tries < 3 && guess > low && guess < high ? guess : low + (high - low + 1) / 2;
-    if (tries == TRIES - 2 && !*fits)
-      wanted = 0;
-    if (*fits && high - low < low / 32)
-      break;
+    wanted = !*fits && tries == TRIES - 2 ? 0 : guess(parts, limit, wanted, low, high, tries);
   }
-  return *fits ? make_window(digest, level, best, each, kept, parts) : 0;
+  return *fits && made != low ? make_window(digest, level, low, each, kept, parts) : 0;
 }
 
 static void describe(const struct nt_digest *digest, const struct parts *parts, uint64_t left_out,
@@ -197,7 +199,7 @@ static int fit(struct nt_digest *digest, uint64_t limit, struct parts *parts,
          size_of(parts) > limit / 4 * 3)
     i++;
   while (!rc) {
-    for (size_t each = EACH; !rc && !fits; each /= 8) {
+    for (size_t each = digest->most < EACH ? 0 : EACH; !rc && !fits; each /= 8) {
       rc = fit_both(digest, &levels[i], limit, each, parts, &fits, &kept);
       if (!each)
         break;
@@ -214,19 +216,21 @@ static int fit(struct nt_digest *digest, uint64_t limit, struct parts *parts,
   return rc;
 }
 
-int nt_digest_make(struct nt_trace *trace, uint64_t limit, bool moved, struct nt_buffer *out,
-                   struct nt_digest_tally *tally, struct nt_error *err) {
-  struct nt_digest digest = {.trace = trace};
+int nt_digest_make(struct nt_trace *trace, const struct nt_digest_order *order,
+                   struct nt_buffer *out, struct nt_digest_tally *tally, struct nt_error *err) {
+  struct nt_digest digest = {.trace = trace, .most = NT_CODEC_MAX_CALLS};
   struct parts parts = {0};
   memset(tally, 0, sizeof *tally);
+  if (order->calls && order->calls < digest.most)
+    digest.most = (size_t)order->calls;
   int rc = nt_digest_open(&digest, err);
   if (!rc) {
     nt_packer_level(digest.packer, PACKING);
-    rc = fit(&digest, limit, &parts, tally);
+    rc = fit(&digest, order->size, &parts, tally);
   }
   unsigned char *super = rc ? NULL : nt_buffer_add(out, NT_SUPER_SIZE);
   if (super) {
-    describe(&digest, &parts, trace->info.left_out + tally->left_out, moved, super);
+    describe(&digest, &parts, trace->info.left_out + tally->left_out, order->moved, super);
     nt_add_bytes(out, parts.evidence.data, parts.evidence.length);
     nt_add_bytes(out, parts.state.data, parts.state.length);
     nt_add_bytes(out, parts.dumps.data, parts.dumps.length);

@@ -30,12 +30,17 @@ struct nt_digest_tally {
   uint32_t lacks;    /* NT_DIGEST_NO_* */
 };
 
+struct nt_digest_order {
+  uint64_t size;  /* bytes at most */
+  uint64_t calls; /* at most, 0: as many as fit; open calls are there in any case */
+  bool moved;     /* the process went on shortly before */
+};
+
 /*
- * Appends the digest of `trace` to `out`, at most `limit` bytes. `moved`: the process went on shortly before. A
- * tool's thread; takes tens of milliseconds. NT_ERR_SPACE: what no digest can do without does not fit;
- * NT_ERR_MEMORY, and what nt_trace_calls tells.
+ * Appends the digest of `trace` to `out`. A tool's thread; takes tens of milliseconds. NT_ERR_SPACE: what no digest can
+ * do without does not fit; NT_ERR_MEMORY, and what nt_trace_calls tells.
  */
-int nt_digest_make(struct nt_trace *trace, uint64_t limit, bool moved, struct nt_buffer *out,
-                   struct nt_digest_tally *tally, struct nt_error *err);
+int nt_digest_make(struct nt_trace *trace, const struct nt_digest_order *order,
+                   struct nt_buffer *out, struct nt_digest_tally *tally, struct nt_error *err);
 
 #endif

@@ -23,7 +23,7 @@ struct nt_digest {
   struct nt_packer *packer;
   struct nt_codec *codec;
   const struct nt_call *calls;
-  size_t call_count;
+  size_t call_count, most;        /* of them a digest may have */
   struct nt_digest_span *threads; /* all calls of each */
   struct nt_digest_span *kept;    /* of the window that is being tried */
   size_t thread_count, kept_count;

@@ -34,7 +34,7 @@ from scenario.target import Target
 ORDERS = 3              # orders of the files
 NAMES = 2               # permutations of world ranks
 ABSENCES = 6            # sets of ranks that are left out
-SMALL = "8K"            # digests in which calls are left out
+FEW = 8                 # calls that are left in a small digest
 MANY = 1 << 20
 BY_ORDER = {"init"}                             # classes that may rest on the order of ranks
 # Who died first, whom an error reached first, and in what a rank that still works is killed, is told by a moment that a
@@ -176,11 +176,11 @@ def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) ->
     report = json.loads(diagnose(target, copy, digests(target, copy, "digests")))
     differences = [f"expected {what} {told(base)[what]} from digests, got {got}"
                    for what, got in told(report).items() if told(base)[what] != got]
-    report = json.loads(diagnose(target, copy, digests(target, copy, "small", "--size", SMALL)))
+    report = json.loads(diagnose(target, copy, digests(target, copy, "small", "--calls", str(FEW))))
     innocent = (blamed(report) & (expected_ranks(scenario, "innocent") or set(range(scenario.ranks)))) \
         - blamed(base) - expected_ranks(scenario, "blame")
     if innocent:
-        differences.append(f"expected nobody else to be blamed from digests of {SMALL}, got {report['verdict']} blaming "
+        differences.append(f"expected nobody else to be blamed from digests of {FEW} calls, got {report['verdict']} blaming "
                            f"{format_ranks(innocent)}")
     return differences
 

@@ -69,7 +69,8 @@ static struct nt_trace *digest(struct fixture *f, struct nt_trace *trace, uint64
   struct nt_buffer bytes = {0};
   struct nt_error err = {0};
   char path[128];
-  if (nt_digest_make(trace, limit, false, &bytes, tally, &err))
+  const struct nt_digest_order order = {.size = limit};
+  if (nt_digest_make(trace, &order, &bytes, tally, &err))
     fail_msg("%s", err.reason);
   assert_true(bytes.length <= limit);
   snprintf(path, sizeof path, "%s/digest", f->files);
@@ -372,6 +373,7 @@ static void what_was_damaged_is_told(void **state) {
   struct nt_buffer bytes = {0};
   struct nt_digest_tally tally;
   struct nt_error err = {0};
+  const struct nt_digest_order order = {.size = NT_DIGEST_SIZE};
   char path[700];
   uint64_t length;
   begin(&f, 8 << 20);
@@ -389,7 +391,7 @@ static void what_was_damaged_is_told(void **state) {
   if (nt_trace_open(path, NT_OPEN_NO_AREA, &trace, &err))
     fail_msg("%s", err.reason);
   assert_true(nt_trace_warning_count(trace) > 0);
-  assert_int_equal(nt_digest_make(trace, NT_DIGEST_SIZE, false, &bytes, &tally, &err), 0);
+  assert_int_equal(nt_digest_make(trace, &order, &bytes, &tally, &err), 0);
   nt_trace_close(trace);
   fixture_store(path, bytes.data, bytes.length);
   free(bytes.data);

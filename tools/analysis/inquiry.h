@@ -117,6 +117,8 @@ int nt_fill_culprits(struct nt_inquiry *inquiry, struct nt_finding *finding);
 int nt_judge_silence(struct nt_inquiry *inquiry);
 /* Of jobs without traces: what the findings cannot know, and what can be done instead. */
 void nt_say_limits(struct nt_inquiry *inquiry);
+/* How far digests reach back, where a finding is undecided. */
+void nt_say_digests(struct nt_inquiry *inquiry);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 

@@ -130,10 +130,12 @@ static void note_losses(struct nt_verdict *out) {
   for (uint32_t i = 0; i < model->note_count; i++)
     nt_lines_add(&out->notes, "%s", model->notes[i]);
   note_untraced(out);
-  uint64_t lost = 0, overwritten = 0, comms = 0, errors = 0;
+  uint64_t lost = 0, overwritten = 0, left_out = 0, comms = 0, errors = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     lost += model->ranks[i].lost;
-    overwritten += model->ranks[i].overwritten;
+    left_out += model->ranks[i].left_out;
+    if (model->ranks[i].overwritten > model->ranks[i].left_out)
+      overwritten += model->ranks[i].overwritten - model->ranks[i].left_out;
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
   }
@@ -145,6 +147,9 @@ static void note_losses(struct nt_verdict *out) {
   else if (overwritten)
     nt_lines_add(&out->notes, "%llu calls were overwritten: the traces hold the last window only",
                  (unsigned long long)overwritten);
+  if (left_out)
+    nt_lines_add(&out->notes, "%llu earlier calls are not in the digests: the traces have them",
+                 (unsigned long long)left_out);
   if (lost && model->ranks[0].recorder == NT_RECORDER_TRACE)
     nt_lines_add(&out->notes, "%llu calls were lost: they found no room in the area",
                  (unsigned long long)lost);
@@ -249,6 +254,8 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_silence(inquiry);
   if (!status)
     nt_say_limits(inquiry);
+  if (!status)
+    nt_say_digests(inquiry);
   return status;
 }
 

@@ -4,7 +4,6 @@
  *
  * Processes that live are looked at twice, as tracediff does: whoever reads a digest cannot look again.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,11 +25,12 @@
 #define YOUNG_MS 1100 /* by then what is on its way has come */
 #define SIZE_MAX_BYTES (UINT64_C(1) << 30)
 
-enum { OPT_OUTPUT = 1, OPT_SIZE, OPT_QUIET };
+enum { OPT_OUTPUT = 1, OPT_SIZE, OPT_CALLS, OPT_QUIET };
 
 static const struct nt_option options[] = {
     {OPT_OUTPUT, "output", 'o', "DIR", "where the digests go: ./nccltrace-digests"},
     {OPT_SIZE, "size", 's', "BYTES", "the most that each may take, as 64K or 1M: 32K"},
+    {OPT_CALLS, "calls", 'n', "N", "no more than the last N calls of each process"},
     {OPT_QUIET, "quiet", 'q', NULL, "no line for each digest"},
 };
 static const struct nt_usage usage = {
@@ -49,9 +49,8 @@ static const struct nt_usage usage = {
 
 struct order {
   char output[PATH_MAX]; /* resolved */
-  uint64_t size;
+  uint64_t size, calls;
   bool quiet;
-  uint64_t made, calls, left_out;
 };
 
 static void complain(const char *name, const char *text) {
@@ -140,7 +139,7 @@ static void tell(const struct order *order, const char *name, const struct nt_di
 }
 
 /* False: said why on stderr. */
-static bool digest(struct order *order, const struct nt_digest_source *source) {
+static bool digest(const struct order *order, const struct nt_digest_source *source) {
   struct nt_trace *trace = NULL;
   struct nt_error error = {0};
   struct nt_buffer bytes = {0};
@@ -149,8 +148,10 @@ static bool digest(struct order *order, const struct nt_digest_source *source) {
   bool done = false;
   int rc = nt_trace_open(source->path, 0, &trace, &error);
   if (!rc) {
-    const bool moved = source->live && nt_digest_moved(source, trace);
-    rc = nt_digest_make(trace, order->size, moved, &bytes, &tally, &error);
+    const struct nt_digest_order how = {.size = order->size,
+                                        .calls = order->calls,
+                                        .moved = source->live && nt_digest_moved(source, trace)};
+    rc = nt_digest_make(trace, &how, &bytes, &tally, &error);
   }
   if (rc) {
     nt_report_error(source->path, &error);
@@ -161,9 +162,6 @@ static bool digest(struct order *order, const struct nt_digest_source *source) {
       tell(order, name, &tally, bytes.length);
     for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
       complain(source->path, nt_trace_warning_at(trace, i));
-    order->calls += tally.calls;
-    order->left_out += tally.left_out;
-    order->made += done;
   }
   free(bytes.data);
   nt_trace_close(trace);
@@ -202,7 +200,7 @@ static bool lies_in_output(const struct order *order, const struct nt_digest_sou
          !strcmp(resolved, order->output);
 }
 
-static int cut_all(struct order *order, const struct nt_digest_sources *sources) {
+static int cut_all(const struct order *order, const struct nt_digest_sources *sources) {
   int status = sources->failed ? NT_EXIT_FAILED : NT_EXIT_OK;
   for (size_t i = 0; i < sources->count; i++)
     if (lies_in_output(order, &sources->items[i]))
@@ -241,6 +239,8 @@ int nt_command_digest(int argc, char **argv) {
       output = parser.value;
     else if (id == OPT_SIZE && !parse_size(parser.value, &order.size))
       return nt_options_bad(&usage, "--size takes bytes, 8K at least, not '%s'", parser.value);
+    else if (id == OPT_CALLS && !nt_options_number(parser.value, 1, UINT32_MAX, &order.calls))
+      return nt_options_bad(&usage, "--calls takes a number, not '%s'", parser.value);
     order.quiet |= id == OPT_QUIET;
   }
   if (id == NT_OPTIONS_STOP)
