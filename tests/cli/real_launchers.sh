@@ -51,9 +51,9 @@ export CULPRIT=""
 as_written() {
   sed "s,/usr/local/lib/libnccltrace.so,$build/libnccltrace.so,g; s,/shared/,$run/,g; s,/tmp/nccltrace-,$run/traces-,g"
 }
-line_of_readme() { sed -n '/^```bash$/,/^```$/p' examples/README.md | grep "^$1 " | as_written; }
+line_of_readme() { sed -n '/^```bash$/,/^```$/p' "$root/examples/README.md" | grep "^$1 " | as_written; }
 fresh() {
-  rm -rf "$run" && mkdir -p "$run/meet"
+  rm -rf "$run" "${NCCLTRACE_SHM:?}"/* && mkdir -p "$run/meet"
   cp "$work/train" "$run/train"
   printf 'localhost slots=8\n' >"$run/hosts"
 }
@@ -69,7 +69,7 @@ hangs() { # DIR: the verdict on the live job stands
   local i
   for i in $(seq 120); do
     timeout 20 "$build/tracediff" "$1" >"$work/report" 2>&1
-    grep -q '^missing (certain): rank 1 ' "$work/report" && return 0
+    grep -q '^missing ([a-z]*): rank 1 ' "$work/report" && return 0
     sleep 0.5
   done
   return 1
@@ -94,7 +94,7 @@ if [ -n "$(command -v mpirun)" ]; then
   kill $job
   wait $job 2>/dev/null
   timeout 20 "$build/tracediff" "$run/digests" >"$work/report" 2>&1
-  grep -q '^missing (certain): rank 1 ' "$work/report"
+  grep -q '^missing ([a-z]*): rank 1 ' "$work/report"
   check "and name the culprit when the job is gone" $? "$(complaint)"
 else
   absent "Open MPI" "mpirun is not installed"
@@ -131,7 +131,8 @@ AuthInfo=socket=$d/munge/socket
 CryptoType=crypto/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SelectType=select/linear
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
@@ -165,7 +166,7 @@ END
     daemons+=($!)
   done
   for i in $(seq 120); do
-    [ "$(timeout 10 sinfo -h -N -t idle -o %n 2>/dev/null | tr '\n' ' ')" = "n1 n2 " ] && return 0
+    [ "$(timeout 10 sinfo -h -N -t idle -o %N 2>/dev/null | tr '\n' ' ')" = "n1 n2 " ] && return 0
     sleep 0.5
   done
   tail -n 3 "$d"/munge/out "$d"/*.out >"$work/out"
@@ -200,7 +201,7 @@ if [ $up = 0 ]; then
   scancel "$id"
   wait $job 2>/dev/null
   timeout 20 "$build/tracediff" "$run/digests" >"$work/report" 2>&1
-  grep -q '^missing (certain): rank 1 ' "$work/report"
+  grep -q '^missing ([a-z]*): rank 1 ' "$work/report"
   check "and name the culprit when that is gone" $? "$(complaint)"
 fi
 

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What digests leave open: how far back they reach, where that is why a finding is undecided. */
+/*
+ * What digests leave open. They are cut where there is no more room, and what was left out may be just what clears a
+ * rank: a digest that is too short decides nothing, and where something is undecided it is said how far back they reach.
+ */
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "nccl/nccl_api.h"
+
+/* Calls of each thread: in digests of 32 and fewer, innocents were seen to be blamed for calls that were left out. */
+enum { ENOUGH = 64, TOLD = 4 };
 
 /* The last line to the front: nothing else that can be done tells more. */
 static void put_first(struct nt_lines *lines) {
@@ -45,9 +52,63 @@ static void say_members(const struct nt_inquiry *inquiry, struct nt_finding *fin
   nt_rank_set_free(&ranks);
 }
 
+/* Why what a digest shows of the rank is no ground for a verdict; NULL if it is. */
+static const char *shortage(const struct nt_model_rank *rank) {
+  uint32_t threads = 0, launched = 0;
+  bool captured = false;
+  if (!rank->left_out)
+    return NULL;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    threads += !i || call->thread != rank->calls[i - 1].thread;
+    captured |= (call->flags & NT_CALL_CAPTURED) != 0;
+    launched += nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
+  }
+  if (launched && !captured)
+    return "what the graphs that it launches hold";
+  return rank->call_count < ENOUGH * threads ? "enough calls" : NULL;
+}
+
+/* It is accused, waits, or takes part in what is stuck. */
+static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
+                         uint32_t r) {
+  const int32_t world = inquiry->job->model->ranks[r].world;
+  if (world >= 0 && (nt_rank_set_has(&finding->blame, (uint32_t)world) ||
+                     nt_rank_set_has(&finding->waiting, (uint32_t)world)))
+    return true;
+  if (finding->joint == NT_NONE)
+    return false;
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].rank == r)
+      return true;
+  return false;
+}
+
+/* Nobody is accused where the calls that would clear it may have been left out. */
+static void doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  uint32_t told = 0;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const struct nt_model_rank *rank = &model->ranks[r];
+    const char *lacks = is_concerned(inquiry, finding, r) ? shortage(rank) : NULL;
+    if (!lacks)
+      continue;
+    finding->confidence = NT_UNDECIDED;
+    if (told++ < TOLD)
+      nt_lines_add(&finding->evidence, "the digest of rank %d, of its last %u calls, has not %s",
+                   rank->world, rank->call_count, lacks);
+  }
+  if (told && finding->joint == NT_NONE) {
+    nt_lines_add(&finding->next, "collect the traces themselves");
+    put_first(&finding->next);
+  }
+}
+
 void nt_say_digests(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
+    doubt(inquiry, finding);
     if (finding->confidence == NT_UNDECIDED && finding->joint != NT_NONE)
       say_members(inquiry, finding);
   }
