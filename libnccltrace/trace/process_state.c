@@ -213,6 +213,8 @@ void nt_judge_process(struct nt_trace *trace) {
   info->calls = process->calls;
   info->lost = process->lost;
   info->overwritten = process->overwritten;
+  if (info->overwritten < info->left_out) /* as a digest without that entry has it */
+    info->overwritten = info->left_out;
   info->comms_lost = process->comms_lost;
   info->abandoned = process->abandoned;
   info->write_errors = process->write_errors;

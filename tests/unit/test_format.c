@@ -98,6 +98,11 @@ static void the_superblock_is_as_documented(void **state) {
       F(HOST, 64),
       F(RUN_ID, 64),
       F(WRITER, 32),
+      F(DIGEST, 8),
+      F(DIGEST_LEFT_OUT, 8),
+      F(DIGEST_OOM, 8),
+      F(DIGEST_STATE, 4),
+      F(DIGEST_FLAGS, 4),
       F(CHECKSUM, 8),
   };
 #undef F

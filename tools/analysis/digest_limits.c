@@ -7,8 +7,9 @@
 #include "analysis/inquiry.h"
 #include "nccl/nccl_api.h"
 
-/* Calls of each thread: in digests of 32 and fewer, innocents were seen to be blamed for calls that were left out. */
-enum { ENOUGH = 64, TOLD = 4 };
+/* Calls of a process, calls of each thread, and calls on a communicator: in digests of 32 calls, and of 17 on the communicator of
+ * a cycle, innocents were seen to be blamed for calls that were left out. */
+enum { ENOUGH = 256, ENOUGH_EACH = 64, ENOUGH_TURNS = 64, TOLD = 4 };
 
 /* The last line to the front: nothing else that can be done tells more. */
 static void put_first(struct nt_lines *lines) {
@@ -66,7 +67,22 @@ static const char *shortage(const struct nt_model_rank *rank) {
   }
   if (launched && !captured)
     return "what the graphs that it launches hold";
-  return rank->call_count < ENOUGH * threads ? "enough calls" : NULL;
+  return rank->call_count < ENOUGH || rank->call_count < ENOUGH_EACH * threads ? "enough calls"
+                                                                               : NULL;
+}
+
+/* That ranks wait crosswise is one reading; that one of them left out a call is another, which only earlier turns tell. */
+static bool lacks_turns(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
+                        uint32_t r) {
+  if (finding->joint == NT_NONE || !inquiry->job->model->ranks[r].left_out ||
+      (finding->class != NT_CLASS_CYCLE && finding->class != NT_CLASS_ORDER))
+    return false;
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].rank == r && joint->members[i].first > 1 &&
+        joint->members[i].called + 1 - joint->members[i].first < ENOUGH_TURNS)
+      return true;
+  return false;
 }
 
 /* It is accused, waits, or takes part in what is stuck. */
@@ -92,6 +108,8 @@ static void doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) 
   for (uint32_t r = 0; r < model->rank_count; r++) {
     const struct nt_model_rank *rank = &model->ranks[r];
     const char *lacks = is_concerned(inquiry, finding, r) ? shortage(rank) : NULL;
+    if (!lacks && lacks_turns(inquiry, finding, r))
+      lacks = "enough of its communicator";
     if (!lacks)
       continue;
     finding->confidence = NT_UNDECIDED;

@@ -136,10 +136,16 @@ static void report_gaps(struct nt_trace *trace, const char *name) {
   const struct nt_process_info *info = nt_trace_process(trace);
   for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
     warn(name, nt_trace_warning_at(trace, i));
-  if (info->lost != 0 || info->overwritten != 0) {
+  const uint64_t overwritten = info->overwritten - info->left_out;
+  if (info->left_out != 0) {
+    snprintf(text, sizeof text, "%" PRIu64 " older calls are in the trace that this digest is of",
+             info->left_out);
+    warn(name, text);
+  }
+  if (info->lost != 0 || overwritten != 0) {
     snprintf(text, sizeof text,
              "%" PRIu64 " calls were lost and %" PRIu64 " older ones overwritten (NCCLTRACE_SIZE)",
-             info->lost, info->overwritten);
+             info->lost, overwritten);
     warn(name, text);
   }
 }

@@ -59,6 +59,7 @@ static void show_process(const struct nt_process_info *info, FILE *out) {
            nt_time_text(seen, info->gpu_beat_ns));
   if (info->gpu_blocked)
     line(out, "GPU seen", text);
+  time_line(out, "digest made", info->digest_ns);
   line(out, "read from",
        info->from_file && info->from_area ? "file and area"
        : info->from_area                  ? "area"
@@ -93,7 +94,8 @@ static void show_counts(const struct nt_process_info *info, FILE *out) {
   } counts[] = {
       {"calls", info->calls, true},
       {"calls lost", info->lost, true},
-      {"calls overwritten", info->overwritten, true},
+      {"calls overwritten", info->overwritten - info->left_out, true},
+      {"calls left out", info->left_out, false},
       {"calls abandoned", info->abandoned, false},
       {"comms lost", info->comms_lost, false},
       {"write errors", info->write_errors, false},
@@ -282,7 +284,7 @@ static json_t *stream_json(const struct nt_trace_stream *stream) {
 static json_t *process_json(const struct nt_process_info *info) {
   return json_pack(
       "{s:I, s:i, s:i, s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, "
-      "s:o, s:o}",
+      "s:o, s:o, s:o, s:o}",
       "pid", (json_int_t)info->pid, "rank", info->world_rank, "world_size", info->world_size,
       "local_rank", info->local_rank, "restart", (json_int_t)info->restart, "host",
       nt_json_text(info->host), "run", nt_json_text(info->run_id), "state",
@@ -291,8 +293,10 @@ static json_t *process_json(const struct nt_process_info *info) {
       nt_json_time(info->started_ns), "last_sign_of_life", nt_json_time(info->last_beat_ns), "left",
       nt_json_time(info->exit_ns), "live", info->live, "file", nt_json_text(info->file_path),
       "calls", nt_json_count(info->calls), "lost", nt_json_count(info->lost), "overwritten",
-      nt_json_count(info->overwritten), "abandoned", nt_json_count(info->abandoned), "comms_lost",
-      nt_json_count(info->comms_lost), "write_errors", nt_json_count(info->write_errors));
+      nt_json_count(info->overwritten - info->left_out), "left_out", nt_json_count(info->left_out),
+      "digest", nt_json_time(info->digest_ns), "abandoned", nt_json_count(info->abandoned),
+      "comms_lost", nt_json_count(info->comms_lost), "write_errors",
+      nt_json_count(info->write_errors));
 }
 
 json_t *nt_show_header_json(struct nt_trace *trace) {
