@@ -160,9 +160,10 @@ static int make_batch(const struct nt_digest *digest, uint32_t lacks,
     const struct nt_digest_span *span = &digest->kept[t];
     for (size_t i = span->from; i < span->to; i++) {
       const struct nt_call *call = &digest->calls[i];
-      if ((i - span->from) % NT_CHUNK_RECORDS == 0)
-        batch->runs[batch->run_count++] =
-            (struct nt_run){.serial = ++serial, .thread = call->thread};
+      if ((i - span->from) % NT_CHUNK_RECORDS == 0) {
+        serial++;
+        batch->runs[batch->run_count++] = (struct nt_run){.serial = serial, .thread = call->thread};
+      }
       batch->runs[batch->run_count - 1].count++;
       fill(call, wants_stack(span, i, lacks) ? nt_digest_stack(stacks, call->stack) : 0,
            &batch->calls[batch->call_count++]);

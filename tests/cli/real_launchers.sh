@@ -193,7 +193,7 @@ if [ $up = 0 ]; then
 
   fresh
   (cd "$run" && CULPRIT=1 exec timeout 120 srun --nodes=2 --ntasks-per-node=2 --job-name=hangs \
-    --export=ALL,LD_PRELOAD="$build/libnccltrace.so",NCCLTRACE_DIR="$run/traces" ./train) >"$work/job" 2>&1 &
+    --export="ALL,LD_PRELOAD=$build/libnccltrace.so,NCCLTRACE_DIR=$run/traces" ./train) >"$work/job" 2>&1 &
   job=$!
   hangs "$run/traces" && id=$(squeue -h -n hangs -o %A) &&
     (cd "$run" && timeout 60 bash -c "$(line_of_readme srun | sed "s/JOBID/$id/")") >"$work/out" 2>&1 && digests_of 4 "$run/digests"

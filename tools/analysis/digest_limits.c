@@ -9,7 +9,7 @@
 
 /* Calls of a process, calls of each thread, and calls on a communicator: in digests of 32 calls, and of 17 on the communicator of
  * a cycle, innocents were seen to be blamed for calls that were left out. */
-enum { ENOUGH = 256, ENOUGH_EACH = 64, ENOUGH_TURNS = 64, TOLD = 4 };
+enum { ENOUGH = 256, ENOUGH_EACH = 64, ENOUGH_TURNS = 64 };
 
 /* The last line to the front: nothing else that can be done tells more. */
 static void put_first(struct nt_lines *lines) {
@@ -20,7 +20,8 @@ static void put_first(struct nt_lines *lines) {
   }
 }
 
-static void say_members(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+/* How far back they reach; false if none was cut. */
+static bool say_members(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_job *job = inquiry->job;
   const struct nt_joint *joint = &job->joints[finding->joint];
   struct nt_rank_set ranks = {0};
@@ -51,14 +52,17 @@ static void say_members(const struct nt_inquiry *inquiry, struct nt_finding *fin
     put_first(&finding->next);
   }
   nt_rank_set_free(&ranks);
+  return count != 0;
 }
 
-/* Why what a digest shows of the rank is no ground for a verdict; NULL if it is. */
-static const char *shortage(const struct nt_model_rank *rank) {
+enum shortage { NOTHING, CALLS, TURNS, GRAPHS, SHORTAGES };
+
+/* Why what a digest shows of the rank is no ground for a verdict. */
+static enum shortage shortage_of(const struct nt_model_rank *rank) {
   uint32_t threads = 0, launched = 0;
   bool captured = false;
   if (!rank->left_out)
-    return NULL;
+    return NOTHING;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
     threads += !i || call->thread != rank->calls[i - 1].thread;
@@ -66,9 +70,8 @@ static const char *shortage(const struct nt_model_rank *rank) {
     launched += nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
   }
   if (launched && !captured)
-    return "what the graphs that it launches hold";
-  return rank->call_count < ENOUGH || rank->call_count < ENOUGH_EACH * threads ? "enough calls"
-                                                                               : NULL;
+    return GRAPHS;
+  return rank->call_count < ENOUGH || rank->call_count < ENOUGH_EACH * threads ? CALLS : NOTHING;
 }
 
 /* That ranks wait crosswise is one reading; that one of them left out a call is another, which only earlier turns tell. */
@@ -101,33 +104,48 @@ static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_findi
   return false;
 }
 
-/* Nobody is accused where the calls that would clear it may have been left out. */
-static void doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+/* Nobody is accused where the calls that would clear it may have been left out. True if that is so. */
+static bool doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  static const char *const lack[SHORTAGES] = {[CALLS] = "too few calls",
+                                              [TURNS] = "too few calls of the communicator",
+                                              [GRAPHS] =
+                                                  "not what the graphs hold that are launched"};
   const struct nt_model *model = inquiry->job->model;
-  uint32_t told = 0;
+  struct nt_rank_set ranks[SHORTAGES] = {{0}};
+  bool any = false;
   for (uint32_t r = 0; r < model->rank_count; r++) {
-    const struct nt_model_rank *rank = &model->ranks[r];
-    const char *lacks = is_concerned(inquiry, finding, r) ? shortage(rank) : NULL;
-    if (!lacks && lacks_turns(inquiry, finding, r))
-      lacks = "enough of its communicator";
-    if (!lacks)
+    if (!is_concerned(inquiry, finding, r))
       continue;
+    enum shortage what = shortage_of(&model->ranks[r]);
+    if (what == NOTHING && lacks_turns(inquiry, finding, r))
+      what = TURNS;
+    if (what != NOTHING)
+      (void)nt_finding_add(inquiry->job, &ranks[what], r);
+    any |= what != NOTHING;
+  }
+  for (int what = CALLS; what < SHORTAGES; what++) {
+    char who[NT_DESCRIBE];
+    const uint64_t count = nt_rank_set_count(&ranks[what]);
+    if (count)
+      nt_lines_add(&finding->evidence, "the %s of %s %s %s", count == 1 ? "digest" : "digests",
+                   nt_describe_ranks(who, sizeof who, &ranks[what]), count == 1 ? "has" : "have",
+                   lack[what]);
+    nt_rank_set_free(&ranks[what]);
+  }
+  if (any)
     finding->confidence = NT_UNDECIDED;
-    if (told++ < TOLD)
-      nt_lines_add(&finding->evidence, "the digest of rank %d, of its last %u calls, has not %s",
-                   rank->world, rank->call_count, lacks);
-  }
-  if (told && finding->joint == NT_NONE) {
-    nt_lines_add(&finding->next, "collect the traces themselves");
-    put_first(&finding->next);
-  }
+  return any;
 }
 
 void nt_say_digests(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
-    doubt(inquiry, finding);
-    if (finding->confidence == NT_UNDECIDED && finding->joint != NT_NONE)
-      say_members(inquiry, finding);
+    const bool doubtful = doubt(inquiry, finding);
+    const bool told = finding->confidence == NT_UNDECIDED && finding->joint != NT_NONE &&
+                      say_members(inquiry, finding);
+    if (doubtful && !told) {
+      nt_lines_add(&finding->next, "collect the traces themselves");
+      put_first(&finding->next);
+    }
   }
 }

@@ -166,7 +166,7 @@ struct nt_model_rank {
   int64_t gone_ns; /* last sign of life that others noted of it when it vanished; 0 if none did */
   int64_t noticed_ns; /* when the first of them noticed, 0 if none did */
   bool live;
-  bool moved; /* it made a call between two looks at a live job */
+  bool moved;        /* it made a call between two looks at a live job */
   int64_t digest_ns; /* when its digest was made; 0: the trace itself is here */
   uint64_t left_out; /* calls that the digest left out; they are in `overwritten` as well */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;

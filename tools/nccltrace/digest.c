@@ -224,7 +224,11 @@ static bool make_directories(const char *path) {
     *slash = '\0';
     (void)mkdir(part, 0700);
   }
-  return mkdir(part, 0700) == 0 || errno == EEXIST;
+  (void)mkdir(part, 0700);
+  const int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0)
+    close(fd);
+  return fd >= 0;
 }
 
 int nt_command_digest(int argc, char **argv) {

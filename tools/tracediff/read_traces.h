@@ -10,7 +10,7 @@ struct nt_source {
   char *path;
   enum nt_recorder recorder;
   int status; /* 0 or a negative enum nt_err, then with `err`; what has failed already is not read */
-  bool known; /* of a process that was read before: nothing is loaded */
+  bool known;      /* of a process that was read before: nothing is loaded */
   int64_t live_ns; /* it lived then: now, or when its digest was made; 0 if it did not */
   struct nt_error err;
   char **warnings;

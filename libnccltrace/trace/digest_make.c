@@ -103,6 +103,8 @@ static size_t guess(const struct parts *parts, uint64_t limit, size_t wanted, si
   const double room = limit > rest ? (double)(limit - rest) * 0.98 : 0;
   const double near =
       parts->window.length ? (double)wanted * room / (double)parts->window.length : 0;
+  if (near >= (double)high)
+    return high;
   if (tries < 4 && near > (double)low && near < (double)high)
     return (size_t)near;
   return low + (high - low + 1) / 2;
