@@ -18,6 +18,25 @@ static const struct fn_row fn_rows[NT_FN_LIMIT] = {
 #include "nccl/cuda_api.def"
 };
 
+const struct nt_fn_kind nt_fn_kinds[NT_FN_LIMIT] = {
+    [NT_FN_Broadcast] = {0, true},
+    [NT_FN_Bcast] = {NT_FN_Broadcast, true},
+    [NT_FN_BroadcastConfig] = {NT_FN_Broadcast, true},
+    [NT_FN_AllGather] = {0, true},
+    [NT_FN_AllGatherConfig] = {NT_FN_AllGather, true},
+    [NT_FN_AlltoAll] = {0, true},
+    [NT_FN_AlltoAllConfig] = {NT_FN_AlltoAll, true},
+    [NT_FN_Gather] = {0, true},
+    [NT_FN_GatherConfig] = {NT_FN_Gather, true},
+    [NT_FN_Scatter] = {0, true},
+    [NT_FN_ScatterConfig] = {NT_FN_Scatter, true},
+    [NT_FN_Send] = {0, true},
+    [NT_FN_Recv] = {0, true},
+    [NT_FN_AllReduceConfig] = {NT_FN_AllReduce, false},
+    [NT_FN_ReduceConfig] = {NT_FN_Reduce, false},
+    [NT_FN_ReduceScatterConfig] = {NT_FN_ReduceScatter, false},
+};
+
 static const char *const dtype_names[] = {
     [ncclInt8] = "i8",       [ncclUint8] = "u8",          [ncclInt32] = "i32",
     [ncclUint32] = "u32",    [ncclInt64] = "i64",         [ncclUint64] = "u64",
@@ -25,7 +44,7 @@ static const char *const dtype_names[] = {
     [ncclBfloat16] = "bf16", [ncclFloat8e4m3] = "f8e4m3", [ncclFloat8e5m2] = "f8e5m2",
 };
 
-static const unsigned char dtype_sizes[] = {
+const uint8_t nt_dtype_sizes[NT_DTYPES] = {
     [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,      [ncclUint32] = 4,
     [ncclInt64] = 8,   [ncclUint64] = 8,   [ncclFloat16] = 2,    [ncclFloat32] = 4,
     [ncclFloat64] = 8, [ncclBfloat16] = 2, [ncclFloat8e4m3] = 1, [ncclFloat8e5m2] = 1,
@@ -87,8 +106,4 @@ const char *nt_redop_name(int op) {
 
 const char *nt_result_name(int result) {
   return LOOK_UP(result_names, result);
-}
-
-size_t nt_dtype_size(int dtype) {
-  return LOOK_UP(dtype_sizes, dtype);
 }

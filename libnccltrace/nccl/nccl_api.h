@@ -75,45 +75,22 @@ static inline bool nt_fn_is_driver(unsigned fn) {
 }
 /* The host waits in it for a stream, an event or the device. */
 bool nt_fn_is_host_wait(unsigned fn);
+/* What the call path asks of a function: a row of a table, no branches. */
+struct nt_fn_kind {
+  uint8_t same_as; /* the function that it is another form of; 0: of none */
+  bool moves_bytes;
+};
+extern const struct nt_fn_kind nt_fn_kinds[NT_FN_LIMIT] __attribute__((visibility("hidden")));
+
 /* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most functions are their own. */
 static inline unsigned nt_fn_canonical(unsigned fn) {
-  switch (fn) {
-  case NT_FN_Bcast:
-  case NT_FN_BroadcastConfig:
-    return NT_FN_Broadcast;
-  case NT_FN_AllReduceConfig:
-    return NT_FN_AllReduce;
-  case NT_FN_ReduceConfig:
-    return NT_FN_Reduce;
-  case NT_FN_AllGatherConfig:
-    return NT_FN_AllGather;
-  case NT_FN_ReduceScatterConfig:
-    return NT_FN_ReduceScatter;
-  case NT_FN_AlltoAllConfig:
-    return NT_FN_AlltoAll;
-  case NT_FN_GatherConfig:
-    return NT_FN_Gather;
-  case NT_FN_ScatterConfig:
-    return NT_FN_Scatter;
-  default:
-    return fn;
-  }
+  unsigned same_as = fn < NT_FN_LIMIT ? nt_fn_kinds[fn].same_as : 0;
+  return same_as ? same_as : fn;
 }
 
 /* Moves bytes without reducing, so that only count × size must agree between ranks. */
 static inline bool nt_fn_moves_bytes(unsigned fn) {
-  switch (nt_fn_canonical(fn)) {
-  case NT_FN_Broadcast:
-  case NT_FN_AllGather:
-  case NT_FN_AlltoAll:
-  case NT_FN_Gather:
-  case NT_FN_Scatter:
-  case NT_FN_Send:
-  case NT_FN_Recv:
-    return true;
-  default:
-    return false;
-  }
+  return fn < NT_FN_LIMIT && nt_fn_kinds[fn].moves_bytes;
 }
 
 /* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */
@@ -121,6 +98,10 @@ const char *nt_dtype_name(int dtype);
 const char *nt_redop_name(int op);
 const char *nt_result_name(int result);
 /* Bytes of one element; 0 for an unknown type. */
-size_t nt_dtype_size(int dtype);
+#define NT_DTYPES 12
+extern const uint8_t nt_dtype_sizes[NT_DTYPES] __attribute__((visibility("hidden")));
+static inline size_t nt_dtype_size(int dtype) {
+  return (unsigned)dtype < NT_DTYPES ? nt_dtype_sizes[dtype] : 0;
+}
 
 #endif

@@ -76,10 +76,10 @@ static void open_call(struct nt_call *call, bool recording, const void *frame,
   }
 }
 
-void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void *caller,
-                            const void *frame, const struct nt_library *library) {
+void *nt_call_begin_entered(struct nt_call *call, unsigned id, ncclComm_t handle,
+                            const void *caller, const void *frame,
+                            const struct nt_library *library) {
   struct nt_thread *thread = &nt_thread;
-  const unsigned fn = call->fn;
   call->thread = NULL;
   call->comm = NULL;
   if (NT_UNLIKELY(!nt_library_is_called(library))) {
@@ -91,44 +91,43 @@ void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void 
   if (NT_UNLIKELY(thread->frame != 0)) {
     /* What may go on below the open call depends on where that one went. */
     bool below = !thread->entered && (uintptr_t)frame < thread->frame;
-    if (is_inside(call, below ? nt_resolve(fn, thread->return_address) : NULL, caller, frame))
-      return library->fn[fn];
+    if (is_inside(call, below ? nt_resolve(id, thread->return_address) : NULL, caller, frame))
+      return library->fn[id];
     abandon(thread);
   }
   if (NT_UNLIKELY(nt_library_contains(library, caller)))
-    return library->fn[fn];
+    return library->fn[id];
   bool recording = nt_recording();
   if (handle && recording)
     call->comm = nt_comm_find(thread, handle, call->shape == NT_SHAPE_ASYNC_ERROR);
   open_call(call, recording, frame, library);
   if (call->thread)
     thread->entered = library;
-  return library->fn[fn];
+  return library->fn[id];
 }
 
-void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
+void *nt_call_begin_slowly(struct nt_call *call, unsigned id, ncclComm_t handle, const void *caller,
                            const void *frame) {
   struct nt_thread *thread = &nt_thread;
   const struct nt_library *library;
-  const unsigned fn = call->fn;
   call->thread = NULL;
   call->comm = NULL;
   if (NT_UNLIKELY(thread->frame != 0)) {
-    library = nt_resolve(fn, caller);
+    library = nt_resolve(id, caller);
     if (is_inside(call, library, caller, frame))
-      return library ? library->fn[fn] : NULL;
+      return library ? library->fn[id] : NULL;
     abandon(thread);
   }
   bool recording = nt_recording();
   if (handle && recording)
     call->comm = nt_comm_find(thread, handle, call->shape == NT_SHAPE_ASYNC_ERROR);
-  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(fn, caller);
+  library = call->comm && call->comm->library ? call->comm->library : nt_resolve(id, caller);
   if (NT_UNLIKELY(!library))
     return NULL;
   if (NT_UNLIKELY(nt_library_contains(library, caller)))
-    return library->fn[fn];
+    return library->fn[id];
   open_call(call, recording, frame, library);
-  return library->fn[fn];
+  return library->fn[id];
 }
 
 /* The record may be in the file already, as that of a call that never returned, or its place another's. */

@@ -40,11 +40,11 @@ struct nt_call {
   struct nt_record *record; /* NULL: no room, counted as lost */
   struct nt_comm *comm;     /* the call's communicator, NULL if none or not known */
   struct nt_comm *created;  /* the communicator it makes */
-  uint64_t enter;           /* clock ticks */
   uint64_t term;            /* added to the running sum */
   bool uncounted;           /* a captured message: it takes no place in its queue */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
-  unsigned fn;
+  uint64_t enter;           /* clock ticks */
+  unsigned fn;              /* under which it is recorded */
   enum nt_shape shape;
 };
 
@@ -60,13 +60,15 @@ static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *
 }
 
 /* What nt_call_begin does where something is not as it was in the call before. */
-void *nt_call_begin_slowly(struct nt_call *call, ncclComm_t handle, const void *caller,
+void *nt_call_begin_slowly(struct nt_call *call, unsigned id, ncclComm_t handle, const void *caller,
                            const void *frame);
 
-/* Finds the communicator and the real function; sets call->thread if the call is to be recorded.
- * `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
-static inline __attribute__((always_inline)) void *
-nt_call_begin(struct nt_call *call, ncclComm_t handle, const void *caller, const void *frame) {
+/* Finds the communicator and the real function, which is `id` of its library; sets call->thread if the call is to be
+ * recorded. `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
+static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call *call, unsigned id,
+                                                                 ncclComm_t handle,
+                                                                 const void *caller,
+                                                                 const void *frame) {
   struct nt_thread *thread = &nt_thread;
   struct nt_comm *comm = thread->last_comm;
   const enum nt_shape shape = call->shape;
@@ -76,17 +78,18 @@ nt_call_begin(struct nt_call *call, ncclComm_t handle, const void *caller, const
       NT_UNLIKELY(atomic_load_explicit(&comm->handle, memory_order_relaxed) != handle) ||
       NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
       NT_UNLIKELY(!nt_recording()))
-    return nt_call_begin_slowly(call, handle, caller, frame);
+    return nt_call_begin_slowly(call, id, handle, caller, frame);
   call->comm = comm;
   call->thread = thread;
   thread->frame = (uintptr_t)frame;
   thread->return_address = ((void *const *)frame)[1];
-  return comm->library->fn[call->fn];
+  return comm->library->fn[id];
 }
 
 /* The same for an entry, which calls its own library whatever the communicator. */
-void *nt_call_begin_entered(struct nt_call *call, ncclComm_t handle, const void *caller,
-                            const void *frame, const struct nt_library *library);
+void *nt_call_begin_entered(struct nt_call *call, unsigned id, ncclComm_t handle,
+                            const void *caller, const void *frame,
+                            const struct nt_library *library);
 
 /* No function was called. */
 static inline void nt_call_refused(struct nt_call *call) {

@@ -25,13 +25,15 @@ static void forget_parents_calls(struct nt_thread *thread) {
 /* Start marks on every stream that the group launches on. */
 static void begin_launches(struct nt_thread *thread) {
   thread->launch_count = 0;
+  if (!nt_gpu_on())
+    return;
   for (uint32_t i = 0; i < thread->pending_count; i++) {
     const struct nt_pending *entry = &thread->pending[i];
     uint32_t seen = 0;
     while (seen < thread->launch_count && thread->launches[seen].slot != entry->stream_slot)
       seen++;
     if (!entry->stream_slot || seen < thread->launch_count || seen == NT_GROUP_STREAMS ||
-        (entry->comm && entry->comm->slot->def.blocking == 0))
+        (entry->comm && entry->comm->launches_later))
       continue;
     struct nt_cuda_capture capture = nt_capture_seen(thread, entry->stream_slot, entry->stream);
     if (capture.state == NT_CU_CAPTURING)

@@ -29,19 +29,23 @@ static inline struct nt_record *nt_record_begin(struct nt_call *call) {
   return call->record;
 }
 
-/* Everything that all shapes share but a stack; not visible until nt_record_publish. */
+/* Everything that all shapes share but a stack; not visible until nt_record_publish. Field by field: what a shape
+ * writes itself is not written here then. */
 static inline void nt_record_fill(const struct nt_call *call) {
   const struct nt_thread *thread = call->thread;
-  *call->record = (struct nt_record){
-      .enter = call->enter,
-      .peer = -1,
-      .comm = call->comm ? (uint16_t)call->comm->index : 0,
-      .group = thread->group_depth ? (uint16_t)thread->group : 0,
-      .fn = (uint8_t)call->fn,
-      .dtype = 255,
-      .op = 255,
-      .result = NT_RESULT_OPEN,
-  };
+  struct nt_record *record = call->record;
+  record->enter = call->enter;
+  record->duration = record->seq = 0;
+  record->count = record->send = record->recv = 0;
+  record->peer = -1;
+  record->stack = record->launch = 0;
+  record->comm = call->comm ? (uint16_t)call->comm->index : 0;
+  record->stream = 0;
+  record->group = thread->group_depth ? (uint16_t)thread->group : 0;
+  record->fn = (uint8_t)call->fn;
+  record->dtype = record->op = 255;
+  record->result = NT_RESULT_OPEN;
+  record->flags = 0;
 }
 
 static inline void nt_record_stack(const struct nt_call *call) {

@@ -72,7 +72,7 @@ static inline uint8_t normal_op(const struct nt_comm *comm, int op) {
 /* A thread mostly stays on its stream. */
 static inline uint16_t stream_slot(const struct nt_call *call, const struct nt_args *args) {
   struct nt_thread *thread = call->thread;
-  int device = call->comm ? call->comm->slot->def.device : -1;
+  int device = call->comm ? call->comm->device : -1;
   uint64_t key = stream_key(args->stream, device);
   if (NT_UNLIKELY(thread->last_stream != key)) {
     thread->last_stream_slot = find_stream(key, true, device);
@@ -98,7 +98,7 @@ static inline bool in_place(const struct nt_call *call, const struct nt_args *ar
   unsigned fn = nt_fn_canonical(call->fn);
   if (NT_LIKELY(fn != NT_FN_AllGather && fn != NT_FN_ReduceScatter))
     return send == recv;
-  int rank = call->comm ? call->comm->slot->def.rank : -1;
+  int rank = call->comm ? call->comm->rank : -1;
   uint64_t offset = rank > 0 ? (uint64_t)rank * args->count * nt_dtype_size(args->dtype) : 0;
   if (rank < 0)
     return send == recv;
@@ -115,7 +115,7 @@ static inline void mark_launch(struct nt_call *call, const struct nt_args *args,
     record->launch = capture.number;
     return;
   }
-  if (!nt_gpu_on() || (call->comm && call->comm->slot->def.blocking == 0))
+  if (!nt_gpu_on() || (call->comm && call->comm->launches_later))
     return;
   if (call->thread->group_depth)
     record->launch = nt_gpu_next(record->stream);
@@ -154,9 +154,12 @@ static inline uint32_t take_collective(struct nt_call *call, const struct nt_arg
     atomic_fetch_add_explicit(&live->all_peer, 1, memory_order_relaxed);
   uint64_t sum =
       atomic_fetch_add_explicit(&live->sum, call->term, memory_order_relaxed) + call->term;
-  int levels = __builtin_ctz(seq | 1u << (NT_SUM_LEVELS - 1));
-  for (int j = 0; j <= levels; j++)
-    atomic_store_explicit(&live->sums[j][(seq >> j) % NT_SUM_KEPT], sum, memory_order_relaxed);
+  /* Half of all positions are odd, a multiple of 2^0 only. */
+  atomic_store_explicit(&live->sums[0][seq % NT_SUM_KEPT], sum, memory_order_relaxed);
+  for (uint32_t j = 1, at = seq; j < NT_SUM_LEVELS && !(at & 1); j++) {
+    at >>= 1;
+    atomic_store_explicit(&live->sums[j][at % NT_SUM_KEPT], sum, memory_order_relaxed);
+  }
   return seq;
 }
 

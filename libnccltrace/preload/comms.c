@@ -258,6 +258,9 @@ void nt_comm_define(struct nt_comm *comm, const struct nt_comm_def *def, uint32_
   }
   atomic_fetch_or_explicit(&slot->guard, 1, memory_order_acq_rel);
   slot->def = *def;
+  comm->device = def->device;
+  comm->rank = def->rank;
+  comm->launches_later = def->blocking == 0;
   slot->def.library = comm->library ? comm->library->index : 0;
   atomic_fetch_add_explicit(&slot->guard, 1, memory_order_release);
 }

@@ -18,20 +18,24 @@
 enum { NT_USER_OPS = 32 };
 
 struct nt_comm {
+  /* Two cache lines hold what a call looks at. */
   _Atomic(ncclComm_t) handle; /* NULL while not known and after the end */
   struct nt_comm_slot *slot;
   const struct nt_library *library;
+  uint32_t index;      /* of the slot; what records carry */
+  int32_t device;      /* as in the definition */
+  int32_t rank;        /* as there */
+  bool launches_later; /* non-blocking: from another thread, at its own time */
+  uint32_t peers;      /* entries in the two arrays below */
+  uint32_t user_ops;   /* operators created so far */
+  uint32_t *sent;      /* sends per destination */
+  uint32_t *received;  /* receives per source */
+  uint64_t group_tag;  /* thread and group for which group_base is valid */
+  uint32_t group_base; /* position of that group's first collective here */
+  int user_op[NT_USER_OPS];
   ncclComm_t *unresolved; /* where NCCL will store the handle */
   struct nt_id128 repeat; /* what the ordinal of its identity counts, 0 if it has none */
-  uint32_t index;         /* of the slot; what records carry */
-  uint32_t peers;         /* entries in the two arrays below */
-  uint32_t *sent;         /* sends per destination */
-  uint32_t *received;     /* receives per source */
-  uint64_t group_tag;     /* thread and group for which group_base is valid */
-  uint32_t group_base;    /* position of that group's first collective here */
-  uint32_t user_ops;      /* operators created so far */
-  int user_op[NT_USER_OPS];
-};
+} __attribute__((aligned(64)));
 
 /* Must be called before the first use, once per process (again in a forked child). */
 void nt_comms_reset(void);

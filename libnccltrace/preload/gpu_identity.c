@@ -60,7 +60,7 @@ void nt_gpu_note(struct nt_comm *comm) {
   if (!driver || driver->ctx_get_device(&device) != NT_CU_SUCCESS || device < 0)
     return;
   if (comm->slot->def.device < 0)
-    comm->slot->def.device = device;
+    comm->slot->def.device = comm->device = device;
   if (is_known(device))
     return;
   ask(driver, device, &gpu);

@@ -78,19 +78,17 @@ void nt_thread_register(struct nt_thread *thread) {
   errno = saved_errno;
 }
 
-struct nt_pending *nt_thread_pend(struct nt_thread *thread) {
-  if (NT_UNLIKELY(thread->pending_count == thread->pending_capacity)) {
-    size_t old = thread->pending_capacity * sizeof(struct nt_pending);
-    size_t size = old ? old * 2 : 64 * sizeof(struct nt_pending);
-    void *grown = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (grown == MAP_FAILED)
-      return NULL;
-    if (old) {
-      memcpy(grown, thread->pending, old);
-      munmap(thread->pending, old);
-    }
-    thread->pending = grown;
-    thread->pending_capacity = (uint32_t)(size / sizeof(struct nt_pending));
+bool nt_thread_pend_more(struct nt_thread *thread) {
+  size_t old = thread->pending_capacity * sizeof(struct nt_pending);
+  size_t size = old ? old * 2 : 64 * sizeof(struct nt_pending);
+  void *grown = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (grown == MAP_FAILED)
+    return false;
+  if (old) {
+    memcpy(grown, thread->pending, old);
+    munmap(thread->pending, old);
   }
-  return &thread->pending[thread->pending_count++];
+  thread->pending = grown;
+  thread->pending_capacity = (uint32_t)(size / sizeof(struct nt_pending));
+  return true;
 }

@@ -66,7 +66,16 @@ void nt_threads_start(void);
 /* Gives the thread its number and table entry: once per thread. errno is kept. */
 void nt_thread_register(struct nt_thread *thread);
 
-/* Adds one entry to the thread's pending list, NULL if memory cannot be had. */
-struct nt_pending *nt_thread_pend(struct nt_thread *thread);
+/* Makes room for more entries in the thread's pending list; false if memory cannot be had. Once in a group that is
+ * larger than any before. */
+bool nt_thread_pend_more(struct nt_thread *thread);
+
+/* Adds one entry to the list, NULL if memory cannot be had. */
+static inline struct nt_pending *nt_thread_pend(struct nt_thread *thread) {
+  if (NT_UNLIKELY(thread->pending_count == thread->pending_capacity) &&
+      !nt_thread_pend_more(thread))
+    return NULL;
+  return &thread->pending[thread->pending_count++];
+}
 
 #endif

@@ -91,9 +91,9 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
   const struct nt_args args = {STRIP fields};                                                      \
   struct nt_call call;                                                                             \
   int(*real) params;                                                                               \
-  nt_call_clear(&call, id, NT_SHAPE_##shape);                                                      \
+  nt_call_clear(&call, NT_FN_##as, NT_SHAPE_##shape);                                              \
   *(void **)(&real) =                                                                              \
-      begin(&call, args.comm, __builtin_return_address(0), __builtin_frame_address(0));            \
+      begin(&call, id, args.comm, __builtin_return_address(0), __builtin_frame_address(0));        \
   if (NT_UNLIKELY(!real)) {                                                                        \
     nt_call_refused(&call);                                                                        \
     call.thread = NULL;                                                                            \
@@ -102,7 +102,6 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
     if (!real)                                                                                     \
       return nothing;                                                                              \
   }                                                                                                \
-  call.fn = NT_FN_##as;                                                                            \
   if (call.thread)                                                                                 \
     ENTER_##shape(&call, &args);                                                                   \
   int result = real arguments;                                                                     \
@@ -128,8 +127,8 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
 /* ---- entries ------------------------------------------------------------------------------------ */
 
 /* Whoever has an entry was given it together with its answer. */
-#define BEGIN_ENTRY(call, comm, caller, frame)                                                     \
-  (nt_call_begin_entered(call, comm, caller, frame, library), library->answer[(call)->fn])
+#define BEGIN_ENTRY(call, id, comm, caller, frame)                                                 \
+  (nt_call_begin_entered(call, id, comm, caller, frame, library), library->answer[id])
 
 #define ENTRY(index, id, symbol, as, shape, params, arguments, fields, nothing)                    \
   static int entry_##index##_##symbol params {                                                     \

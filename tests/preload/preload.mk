@@ -62,6 +62,14 @@ $(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
 
+# Its NCCL is that of the benchmarks.
+NULL_LINK = $(BUILD)/bench/null/libnccl.so.2 -Wl,-rpath,$(abspath $(BUILD))/bench/null -Wl,-z,now
+scenario: $(BUILD)/preload/path_calls
+$(BUILD)/preload/path_calls: tests/preload/path_calls.c $(BUILD)/bench/null/libnccl.so.2 $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< $(NULL_LINK)
+
 COMM_CASES := $(addprefix tests/preload/,comm_cases.c comm_call_cases.c comm_device_cases.c comm_derived_cases.c)
 $(BUILD)/preload/comm_cases: $(COMM_CASES) tests/preload/comm_cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)
