@@ -106,7 +106,7 @@ class RealNccl(Target):
     """
 
     patience = 10                       # contexts and communicators take their time to be made
-    quiet = 8.0
+    quiet = 10.0
 
     def __init__(self, build: str, gpus: int) -> None:
         super().__init__(build)
