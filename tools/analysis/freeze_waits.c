@@ -99,7 +99,7 @@ static bool spans(const struct nt_search *s, uint32_t rank, uint32_t index, int6
                   int64_t to) {
   const struct nt_model_call *call = &s->job->model->ranks[rank].calls[index];
   return call->enter_ns <= from &&
-         (!call->exit_ns || call->exit_ns >= to || nt_creation_in_progress(s->job, rank, index));
+         (!call->exit_ns || call->exit_ns > to || nt_creation_in_progress(s->job, rank, index));
 }
 
 /* Was a thread of it inside NCCL, or in a creation, since long before `ns`? */
