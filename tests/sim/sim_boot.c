@@ -135,8 +135,10 @@ ncclResult_t sim_boot_exchange(ncclComm_t comm, enum sim_board board, int64_t a,
       uint32_t seen = sim_shm_bell(shm, comm->rank);
       if (atomic_load(&post->round) == round)
         break;
-      if (!sim_comm_wait(comm, seen, -1))
+      if (!sim_comm_wait(comm, seen, board == SIM_BOARD_SPLIT ? r : -1))
         return ncclInternalError;
+      if (board == SIM_BOARD_SPLIT && atomic_load(&comm->async) == ncclRemoteError)
+        return ncclRemoteError; /* the sockets of the bootstrap notice who is gone */
     }
     if (values) {
       values[2 * r] = post->value[0];

@@ -11,6 +11,7 @@
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
+#include "analysis/sequence.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -133,6 +134,46 @@ void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
   free(states);
 }
 
+/* Members that aborted the communicator when the device was through with their part, while others still need them. */
+static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        struct nt_rank_set *aborted) {
+  const struct nt_job *job = inquiry->job;
+  const struct nt_joint *joint = &job->joints[stuck->joint];
+  int status = 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const uint32_t call = call_in(inquiry, stuck, member->rank);
+    if (call == NT_NONE || !member->ended_ns || member->ended_ns > job->cut_ns)
+      continue;
+    const struct nt_model_call *calls = job->model->ranks[member->rank].calls;
+    if (nt_call_aborts(&calls[member->ended_call]) && calls[call].progress == NT_PROGRESS_FINISHED)
+      status = nt_finding_add(job, aborted, member->rank);
+  }
+  return status;
+}
+
+/* A host is inside the first operation of its kind there, in which NCCL connects. */
+static bool is_connecting(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  for (uint32_t i = 0; i < stuck->waiter_count && stuck->seq == 1; i++) {
+    const uint32_t call = call_in(inquiry, stuck, stuck->waiters[i]);
+    if (call != NT_NONE && nt_call_is_open(inquiry->job, stuck->waiters[i], call))
+      return true;
+  }
+  return false;
+}
+
+/* The longest that making a communicator has taken in this job. */
+static int64_t longest_creation(const struct nt_job *job) {
+  int64_t longest = 0;
+  for (uint32_t r = 0; r < job->model->rank_count; r++)
+    for (uint32_t i = 0; i < job->model->ranks[r].call_count; i++) {
+      const struct nt_model_call *call = &job->model->ranks[r].calls[i];
+      if (nt_fn_shape(call->fn) == NT_SHAPE_COMM_INIT && call->exit_ns - call->enter_ns > longest)
+        longest = call->exit_ns - call->enter_ns;
+    }
+  return longest;
+}
+
 static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_STALLED, stuck->joint);
   char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
@@ -152,8 +193,23 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
       finding->confidence = NT_LIKELY;
   }
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
-  nt_finding_say(finding, "all members called %s alike, and it does not finish%s", place,
-                 nt_inquiry_waiting(waiting, sizeof waiting, finding));
+  const bool connecting = is_connecting(inquiry, stuck);
+  if (!status)
+    status = find_aborted(inquiry, stuck, &finding->blame);
+  nt_inquiry_waiting(waiting, sizeof waiting, finding);
+  if (nt_rank_set_count(&finding->blame)) {
+    char who[NT_DESCRIBE];
+    finding->class = NT_CLASS_LEFT;
+    nt_finding_say(finding, "%s aborted the communicator when its own part of %s was done%s",
+                   nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
+  } else {
+    nt_finding_say(finding, "all members called %s alike, and it does not finish%s", place,
+                   waiting);
+  }
+  if (connecting) {
+    finding->confidence = NT_LIKELY;
+    nt_lines_add(&finding->evidence, "it is the first one there: NCCL may still be connecting");
+  }
   nt_say_progress(inquiry, finding, stuck);
   return status;
 }
@@ -167,6 +223,9 @@ int nt_judge_stalls(struct nt_inquiry *inquiry) {
                (stuck->kind == NT_STUCK_REPLAY && !stuck->laggard_count && !stuck->leaver_count);
     if (!all || stuck->absent || stuck->excused)
       continue;
+    if (inquiry->freeze->why == NT_FREEZE_TOGETHER && is_connecting(inquiry, stuck) &&
+        inquiry->freeze->ns - stuck->since_ns <= longest_creation(inquiry->job))
+      continue; /* ended from outside before that could be told from a slow start */
     bool first = !found || (found->behind_count && !stuck->behind_count);
     if (first ||
         (!found->behind_count == !stuck->behind_count && stuck->since_ns < found->since_ns))

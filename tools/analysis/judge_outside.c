@@ -9,6 +9,8 @@
 #include "analysis/progress.h"
 #include "nccl/nccl_api.h"
 
+#define CREATING_NS                                                                                \
+  INT64_C(10000000000) /* connecting hundreds of ranks on busy machines takes seconds */
 #define QUIET_NS INT64_C(2000000000) /* hosts do other things for a while in every job */
 #define NORMAL_CALLS 512             /* among the last of these, the longest pause is normal */
 
@@ -16,8 +18,10 @@ struct quiet {
   int64_t last_ns,
       pause_ns; /* of all ranks: the newest call; the longest pause between two calls */
   uint32_t alive, waiting,
-      unknown;      /* ranks; of these, in a host wait; of these, for nobody knows what */
-  uint32_t replays; /* launches of captured graphs that are not finished */
+      unknown;                /* ranks; of these, in a host wait; of these, for nobody knows what */
+  uint32_t replays;           /* launches of captured graphs that are not finished */
+  uint32_t creating;          /* ranks inside NCCL, making a communicator */
+  uint32_t creation, creator; /* call and rank of one of these */
   bool moved;
 };
 
@@ -26,6 +30,27 @@ static bool is_there(const struct nt_inquiry *inquiry, uint32_t rank) {
   int64_t cut = inquiry->freeze->ns;
   return model->call_count &&
          (!nt_model_is_over(model) || (cut != INT64_MAX && nt_model_end(model) >= cut));
+}
+
+static bool makes_communicator(enum nt_shape shape) {
+  return shape == NT_SHAPE_COMM_INIT || shape == NT_SHAPE_COMM_SPLIT ||
+         shape == NT_SHAPE_COMM_SHRINK || shape == NT_SHAPE_COMM_GROW;
+}
+
+/* Its last call on a communicator is a creation that has not returned. */
+static uint32_t creation_of(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  for (uint32_t i = model->call_count; i-- > 0;) {
+    const struct nt_model_call *call = &model->calls[i];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (call->enter_ns > inquiry->job->cut_ns || shape == NT_SHAPE_GROUP_END)
+      continue;
+    return makes_communicator(shape) && (nt_call_is_open(inquiry->job, rank, i) ||
+                                         nt_creation_in_progress(inquiry->job, rank, i))
+               ? i
+               : NT_NONE;
+  }
+  return NT_NONE;
 }
 
 static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quiet *quiet) {
@@ -50,6 +75,12 @@ static void look_at(const struct nt_inquiry *inquiry, uint32_t rank, struct quie
     before = call;
     if (call->launch && (!newest || call->enter_ns > newest->enter_ns))
       newest = call;
+  }
+  const uint32_t creation = creation_of(inquiry, rank);
+  if (creation != NT_NONE) {
+    quiet->creating++;
+    quiet->creation = creation;
+    quiet->creator = rank;
   }
   quiet->alive++;
   quiet->moved |= model->moved;
@@ -173,6 +204,33 @@ static int tell_few(struct nt_inquiry *inquiry) {
   return 0;
 }
 
+/* Nobody is missing in these creations, or it would have been told: NCCL itself does not come to an end. */
+static int tell_creating(struct nt_inquiry *inquiry, const struct quiet *quiet) {
+  const struct nt_model *model = inquiry->job->model;
+  const struct nt_model_call *call = &model->ranks[quiet->creator].calls[quiet->creation];
+  struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_STALLED, NT_NONE);
+  char who[NT_DESCRIBE], line[2 * NT_DESCRIBE];
+  int status = 0;
+  if (!finding)
+    return -NT_ERR_MEMORY;
+  finding->confidence = NT_LIKELY;
+  finding->fn = call->fn;
+  finding->since_ns = quiet->last_ns;
+  for (uint32_t r = 0; r < model->rank_count && !status; r++) {
+    if (!is_there(inquiry, r) || creation_of(inquiry, r) == NT_NONE)
+      continue;
+    status = nt_finding_add(inquiry->job, &finding->waiting, r);
+    if (finding->evidence.count < 32 && *nt_describe_now(line, sizeof line, inquiry->job, r))
+      nt_lines_add(&finding->evidence, "rank %d: %s", model->ranks[r].world, line);
+  }
+  nt_finding_say(finding,
+                 "all members called the creation of a communicator, and for %lld s it has not "
+                 "returned to %s: NCCL connects them, or cannot",
+                 (long long)(quiet->pause_ns / 1000000000),
+                 nt_describe_ranks(who, sizeof who, &finding->waiting));
+  return status;
+}
+
 static int judge_quiet(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   struct quiet quiet = {.pause_ns = QUIET_NS};
@@ -188,6 +246,8 @@ static int judge_quiet(struct nt_inquiry *inquiry) {
   if (!quiet.alive || quiet.moved || now - quiet.last_ns < quiet.pause_ns)
     return 0;
   quiet.pause_ns = now - quiet.last_ns;
+  if (quiet.creating && !sees_too_few(inquiry))
+    return quiet.pause_ns < CREATING_NS ? 0 : tell_creating(inquiry, &quiet);
   return sees_too_few(inquiry) ? tell_few(inquiry) : tell(inquiry, &quiet);
 }
 
