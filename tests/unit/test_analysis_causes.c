@@ -468,6 +468,41 @@ static void a_pipeline_waits_for_its_head(void **state) {
   assert_verdict(&j, "p2p Recv 2 blame 0 waiting 1");
 }
 
+/* All but rank 2 split, and NCCL cannot reach a peer; they fail. */
+static void refused_by_the_network(uint32_t a) {
+  for (uint32_t r = 0; r < 2; r++) {
+    struct nt_model_call *call = job_record(&j, r, a, NT_FN_CommSplit, 0, -1);
+    call->flags = NT_CALL_VOID;
+    call->result = ncclRemoteError;
+  }
+  for (uint32_t r = 0; r < 2; r++)
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+}
+
+static void what_a_dead_peer_made_nccl_refuse_is_the_death(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  job_all(&j, a, NT_FN_Broadcast, 16);
+  job_end(&j, 2, NT_PROCESS_VANISHED, 0);
+  refused_by_the_network(a);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_DEAD);
+  assert_string_equal(set_text(&v->findings[0].blame), "2");
+  assert_string_equal(set_text(&v->findings[0].waiting), "0-1");
+  job_free(&j);
+}
+
+static void a_remote_error_without_a_death_accuses_nobody(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  job_all(&j, a, NT_FN_Broadcast, 16);
+  refused_by_the_network(a);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_ERROR);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  job_free(&j);
+}
+
 static void a_refused_call_is_the_cause_of_its_end(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -620,6 +655,8 @@ int main(void) {
       TEST(large_sends_before_receives_are_a_cycle),
       TEST(small_sends_are_buffered),
       TEST(a_pipeline_waits_for_its_head),
+      TEST(what_a_dead_peer_made_nccl_refuse_is_the_death),
+      TEST(a_remote_error_without_a_death_accuses_nobody),
       TEST(a_refused_call_is_the_cause_of_its_end),
       TEST(an_error_after_a_mismatch_is_its_echo),
       TEST(of_messages_and_collectives_the_next_in_turn_is_named),

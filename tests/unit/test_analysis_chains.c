@@ -129,6 +129,30 @@ static void a_creation_in_progress_is_under_way(void **state) {
   assert_init("1", "0-2", NT_LIKELY);
 }
 
+static void all_are_in_a_creation(int64_t ms) {
+  job_start(&j, 3);
+  for (uint32_t r = 0; r < 3; r++)
+    create(r, 11, "A", 3, (int32_t)r);
+  job_pass(&j, ms);
+}
+
+static void a_creation_that_all_called_and_none_leaves_is_stalled(void **state) {
+  (void)state;
+  all_are_in_a_creation(12000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_STALLED);
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  assert_string_equal(set_text(&v->findings[0].blame), "");
+  assert_string_equal(set_text(&v->findings[0].waiting), "0-2");
+  job_free(&j);
+}
+
+static void for_some_seconds_it_may_just_be_connecting(void **state) {
+  (void)state;
+  all_are_in_a_creation(6000);
+  assert_verdict(&j, "consistent");
+}
+
 static void an_exit_after_polling_a_creation_is_a_consequence(void **state) {
   (void)state;
   start(3, "0-2");
@@ -366,6 +390,8 @@ int main(void) {
       TEST(creations_without_names_may_be_one_with_two_ids),
       TEST(who_waits_in_another_creation_is_no_end),
       TEST(a_creation_in_progress_is_under_way),
+      TEST(a_creation_that_all_called_and_none_leaves_is_stalled),
+      TEST(for_some_seconds_it_may_just_be_connecting),
       TEST(an_exit_after_polling_a_creation_is_a_consequence),
       TEST(an_exit_inside_finalize_is_a_consequence),
       TEST(a_communicator_in_use_has_been_made),

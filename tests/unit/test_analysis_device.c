@@ -88,6 +88,31 @@ static void at_the_head_everywhere_is_stalled(void **state) {
   assert_verdict(&j, "stalled AllReduce 1 blame  waiting 0,2");
 }
 
+static void who_aborts_when_only_its_own_part_is_done_has_left(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  everyone(a, 1, 2, NT_PROGRESS_REACHED);
+  at(1, 1, 2, NT_PROGRESS_FINISHED);
+  job_record(&j, 1, a, NT_FN_CommAbort, 0, -1);
+  job_pass(&j, 5000);
+  assert_verdict(&j, "left AllReduce 2 blame 1 waiting 0,2");
+}
+
+static void a_host_inside_the_first_operation_may_be_connecting(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  for (uint32_t r = 0; r < 2; r++) {
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 1, NT_PROGRESS_REACHED)->exit_ns = 0;
+  }
+  job_pass(&j, 5000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_STALLED);
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  job_free(&j);
+}
+
 static void a_device_that_gets_on_is_no_stall(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -499,6 +524,8 @@ int main(void) {
       cmocka_unit_test(who_went_on_is_held_by_what_is_unfinished),
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
+      cmocka_unit_test(who_aborts_when_only_its_own_part_is_done_has_left),
+      cmocka_unit_test(a_host_inside_the_first_operation_may_be_connecting),
       cmocka_unit_test(a_device_that_gets_on_is_no_stall),
       cmocka_unit_test(as_long_as_earlier_pauses_is_no_stall),
       cmocka_unit_test(unknown_progress_accuses_nobody),

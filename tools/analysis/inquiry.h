@@ -81,7 +81,7 @@ int nt_judge_lost_messages(struct nt_inquiry *inquiry);
 int nt_judge_send_cycles(struct nt_inquiry *inquiry);
 int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
-/* Before errors: what was refused because a peer was gone is that peer's doing. */
+/* Before deaths and errors: what was refused because a peer was gone is that peer's doing. */
 int nt_judge_refusals(struct nt_inquiry *inquiry);
 /* The rank lacks a call of the operation that it waits in by another of its communicator ranks, and the thread that
  * should make it waits in nothing, or in that operation itself. */

@@ -232,9 +232,9 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_lost_messages(inquiry);
   if (!status)
-    status = nt_judge_deaths(inquiry);
-  if (!status)
     status = nt_judge_refusals(inquiry);
+  if (!status)
+    status = nt_judge_deaths(inquiry);
   if (!status)
     status = nt_judge_errors(inquiry);
   if (!status)
