@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL through CuPy's distributed layer, cupyx.distributed, whose ranks meet at a server in a process of its own."""
+import random
 import socket
 import types
 
@@ -28,10 +29,16 @@ class User:
         self.stream, self.backend = types.SimpleNamespace(ptr=cuda.stream), None
 
     def unique_id(self):
-        """A free port: the unique id travels by way of the server there."""
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            return str(listener.getsockname()[1]).encode()
+        """A free port: the unique id travels by way of the server there. Below those that the kernel gives to whoever
+        connects next, so that it is still free when the server comes."""
+        while True:
+            port = random.randrange(20000, 32000)
+            with socket.socket() as listener:
+                try:
+                    listener.bind(("127.0.0.1", port))
+                    return str(port).encode()
+                except OSError:
+                    continue
 
     def connect(self, size, rank, port):
         self.backend = distributed.init_process_group(size, rank, port=int(port))

@@ -40,7 +40,7 @@ static const struct nt_usage usage = {
         "Cuts each trace to what a verdict needs, for tracediff to read with those of other "
         "nodes.\n"
         "A directory stands for all *.trace files in it and for the processes that write there;\n"
-        "without an argument it is every traced process of this node, living or dead.",
+        "without an argument it is every traced process of this user on this node, living or dead.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .after = "Exit status: 0 all were cut, 1 some trace could not be, or there is none, 2 wrong "
