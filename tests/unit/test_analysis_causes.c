@@ -500,6 +500,7 @@ static void a_remote_error_without_a_death_accuses_nobody(void **state) {
   struct nt_verdict *v = job_judge(&j);
   assert_int_equal(nt_verdict_class(v), NT_CLASS_ERROR);
   assert_string_equal(set_text(&v->findings[0].blame), "");
+  assert_non_null(strstr(v->findings[0].next.line[0], "ended first"));
   job_free(&j);
 }
 

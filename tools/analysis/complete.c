@@ -344,6 +344,15 @@ static void say_next(struct nt_finding *finding) {
       "of "
       "some ranks only",
       "a condition that differs between ranks must be agreed upon first"};
+  static const char *const unreachable[] = {
+      "look for a process that ended first: the launcher's output, the kernel's log (OOM), the "
+      "scheduler",
+      "check the network between the nodes of these ranks: NCCL_DEBUG=INFO tells the interfaces"};
+  static const char *const creation[] = {
+      "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET: check the interfaces "
+      "(NCCL_SOCKET_IFNAME), firewalls between the nodes, and whether the machines are short of "
+      "processors",
+      "dump the ranks again later: one that still connects gets on"};
   const char *const *steps = next_steps[finding->class];
   const char *field = finding->field ? finding->field : "";
   uint32_t count = 3;
@@ -354,6 +363,12 @@ static void say_next(struct nt_finding *finding) {
                                   : !strcmp(field, "op")               ? op
                                                                        : NULL;
     steps = by_field ? by_field : steps;
+    count = 2;
+  } else if (finding->class == NT_CLASS_ERROR && !nt_rank_set_count(&finding->blame)) {
+    steps = unreachable; /* only what a peer made NCCL refuse blames nobody */
+    count = 2;
+  } else if (finding->class == NT_CLASS_STALLED && finding->joint == NT_NONE) {
+    steps = creation;
     count = 2;
   }
   for (uint32_t j = 0; j < count && steps[j]; j++)
