@@ -25,6 +25,8 @@ uint32_t nt_foretell_repeated(const uint64_t *sequence, uint32_t count, uint32_t
 #define NT_KIND_NONE UINT64_MAX
 uint64_t nt_kind_collective(uint32_t joint);
 uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer);
+/* Of a message or a collective up to the cut; NT_KIND_NONE for other calls and void ones. */
+uint64_t nt_kind_of_call(const struct nt_job *job, uint32_t rank, const struct nt_model_call *call);
 
 /* Which of the candidate kinds the rank would have called next, judged by its calls before `before_ns` in
  * program order: an index into `candidates`, NT_NONE if its past does not tell. */

@@ -19,6 +19,19 @@ uint64_t nt_kind_message(uint32_t joint, bool is_send, int32_t peer) {
   return joint | (uint64_t)(is_send ? 1 : 2) << 32 | (uint64_t)(uint32_t)peer << 34;
 }
 
+uint64_t nt_kind_of_call(const struct nt_job *job, uint32_t rank,
+                         const struct nt_model_call *call) {
+  if (call->view == NT_NONE || call->enter_ns > job->cut_ns || !nt_call_counts(call))
+    return NT_KIND_NONE;
+  const uint32_t joint = job->places[rank][call->view].joint;
+  const enum nt_shape shape = nt_fn_shape(call->fn);
+  if (joint == NT_NONE)
+    return NT_KIND_NONE;
+  if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
+    return nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer);
+  return nt_fn_is_collective(call->fn) ? nt_kind_collective(joint) : NT_KIND_NONE;
+}
+
 /* A rank's calls in program order. */
 struct past {
   uint64_t *kind, *call; /* the kind; that and the arguments, those of messages left aside */
@@ -35,19 +48,12 @@ static int recall(const struct nt_job *job, uint32_t rank, int64_t until_ns, str
   out->call = out->kind + room;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || call->enter_ns > until_ns ||
-        !nt_call_counts(call))
+    const uint64_t kind = nt_kind_of_call(job, rank, call);
+    if (kind == NT_KIND_NONE || call->enter_ns > until_ns)
       continue;
-    const uint32_t joint = job->places[rank][call->view].joint;
-    const enum nt_shape shape = nt_fn_shape(call->fn);
-    const bool message = shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
-    if (joint == NT_NONE || (!message && !nt_fn_is_collective(call->fn)))
-      continue;
-    const uint64_t kind = message ? nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer)
-                                  : nt_kind_collective(joint);
     out->kind[out->length] = kind;
     out->call[out->length++] =
-        message ? ~kind : (uint64_t)joint << 32 ^ (uint32_t)nt_call_signature(call);
+        nt_fn_is_collective(call->fn) ? kind << 32 ^ (uint32_t)nt_call_signature(call) : ~kind;
   }
   return 0;
 }

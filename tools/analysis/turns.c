@@ -68,17 +68,11 @@ static int add_calls(const struct nt_job *job, uint32_t rank, struct steps *step
   int status = 0;
   for (uint32_t i = 0; i < model->call_count && !status; i++) {
     const struct nt_model_call *call = &model->calls[i];
-    if (call->view == NT_NONE || call->enter_ns > job->cut_ns || !nt_call_counts(call) ||
-        (call->flags & NT_CALL_CAPTURED))
+    const uint64_t kind = nt_kind_of_call(job, rank, call);
+    if (kind == NT_KIND_NONE || (call->flags & NT_CALL_CAPTURED))
       continue;
-    const uint32_t joint = job->places[rank][call->view].joint;
-    const enum nt_shape shape = nt_fn_shape(call->fn);
-    const bool message = shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
-    if (joint == NT_NONE || (!message && !nt_fn_is_collective(call->fn)))
-      continue;
-    const uint64_t kind = message ? nt_kind_message(joint, shape == NT_SHAPE_SEND, call->peer)
-                                  : nt_kind_collective(joint);
-    const uint64_t function = message ? 0 : (uint64_t)nt_fn_canonical(call->fn) << 40;
+    const uint64_t function =
+        nt_fn_is_collective(call->fn) ? (uint64_t)nt_fn_canonical(call->fn) << 40 : 0;
     status = add(steps, (struct step){.what = kind | function,
                                       .kind = kind,
                                       .enter_ns = call->enter_ns,
