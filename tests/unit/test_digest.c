@@ -23,32 +23,6 @@ static void begin(struct fixture *f, uint64_t size) {
   fixture_drain(f, size);
 }
 
-static uint32_t add_code(struct fixture *f, const char *name, int first) {
-  struct nt_code_region *region = f->area.codes;
-  const uint32_t used = atomic_load(&region->used), table_length = 40;
-  unsigned char *at = (unsigned char *)region + used;
-  const struct nt_code_entry entry = {.first_line = first,
-                                      .lines = NT_PYTHON_LINES_3_10,
-                                      .file_length = 7,
-                                      .name_length = (uint32_t)strlen(name),
-                                      .table_length = table_length};
-  memcpy(at, &entry, sizeof entry);
-  memcpy(at + sizeof entry, "file.py", 7);
-  memcpy(at + sizeof entry + 7, name, strlen(name));
-  for (unsigned i = 0; i < table_length; i++)
-    at[sizeof entry + 7 + strlen(name) + i] = i % 2 ? i > 1 : 2;
-  const uint32_t size = (uint32_t)sizeof entry + 7 + (uint32_t)strlen(name) + table_length;
-  atomic_store(&region->used, used + ((size + 7) & ~7u));
-  return used / NT_CODE_UNIT;
-}
-
-static uint32_t add_node(struct fixture *f, uint32_t parent, uint32_t code, int offset) {
-  const uint32_t id = atomic_fetch_add(&f->area.stacks->used, 1);
-  struct nt_stack_node *node = (struct nt_stack_node *)(void *)(f->area.stacks + 1) + id;
-  *node = (struct nt_stack_node){.parent = parent, .code = code, .offset = offset, .depth = 1};
-  return id;
-}
-
 static struct nt_trace *open_one(const char *path) {
   struct nt_trace *trace;
   struct nt_error err;
@@ -167,14 +141,14 @@ static void stacks_have_their_lines(void **state) {
   struct fixture f;
   struct nt_digest_tally tally;
   begin(&f, 8 << 20);
-  const uint32_t root = add_node(&f, 0, add_code(&f, "main", 1), 0),
-                 step = add_code(&f, "step", 10);
+  const uint32_t root = fixture_node(&f, 0, fixture_code(&f, "main", 1, 40), 0),
+                 step = fixture_code(&f, "step", 10, 40);
   for (int i = 0; i < 4; i++) {
     const struct nt_record record = {.enter = nt_clock_ticks(NT_CLOCK_MONOTONIC),
                                      .seq = ++f.seq,
                                      .peer = -1,
                                      .comm = 1,
-                                     .stack = add_node(&f, root, step, 2 * (i % 3)),
+                                     .stack = fixture_node(&f, root, step, 2 * (i % 3)),
                                      .fn = NT_FN_AllReduce};
     fixture_record(&f, &record);
   }

@@ -19,44 +19,15 @@
 #include "trace/stack_frames.h"
 #include "trace_fixture.h"
 
-/* One code object of "file.py" whose instruction n is on line first + n; returns its id. */
-static uint32_t add_code(struct fixture *f, const char *name, int first, unsigned table_length) {
-  struct nt_code_region *region = f->area.codes;
-  const uint32_t used = atomic_load(&region->used);
-  unsigned char *at = (unsigned char *)region + used;
-  const struct nt_code_entry entry = {.first_line = first,
-                                      .lines = NT_PYTHON_LINES_3_10,
-                                      .file_length = 7,
-                                      .name_length = (uint32_t)strlen(name),
-                                      .table_length = table_length};
-  memcpy(at, &entry, sizeof entry);
-  memcpy(at + sizeof entry, "file.py", 7);
-  memcpy(at + sizeof entry + 7, name, strlen(name));
-  unsigned char *table = at + sizeof entry + 7 + strlen(name);
-  for (unsigned i = 0; i < table_length; i++)
-    table[i] = table_length > 200 ? (unsigned char)fixture_random() : i % 2 ? i > 1 : 2;
-  const uint32_t size = (uint32_t)sizeof entry + 7 + (uint32_t)strlen(name) + table_length;
-  atomic_store(&region->used, used + ((size + 7) & ~7u));
-  assert_true(atomic_load(&region->used) <= f->area.header->code_size);
-  return used / NT_CODE_UNIT;
-}
-
-static uint32_t add_node(struct fixture *f, uint32_t parent, uint32_t code, int offset) {
-  const uint32_t id = atomic_fetch_add(&f->area.stacks->used, 1);
-  struct nt_stack_node *node = (struct nt_stack_node *)(void *)(f->area.stacks + 1) + id;
-  *node = (struct nt_stack_node){.parent = parent, .code = code, .offset = offset, .depth = 1};
-  return id;
-}
-
 /* main at line 1 calls step, which is at line 10 + `at`. */
 static uint32_t add_stack(struct fixture *f, int at) {
   static uint32_t program, step;
   if (atomic_load(&f->area.stacks->used) == 1) {
-    program = add_code(f, "main", 1, 10);
-    step = add_code(f, "step", 10, 100);
-    add_node(f, 0, program, 0);
+    program = fixture_code(f, "main", 1, 10);
+    step = fixture_code(f, "step", 10, 100);
+    fixture_node(f, 0, program, 0);
   }
-  return add_node(f, 1, step, at * 2);
+  return fixture_node(f, 1, step, at * 2);
 }
 
 static void call(struct fixture *f, uint32_t stack, bool open) {
@@ -162,7 +133,7 @@ static void calls_come_before_line_tables_where_room_is_short(void **state) {
   begin(&f, 8 * NT_SEGMENT_MIN);
   uint32_t stack = add_stack(&f, 0);
   for (int i = 0; i < 20; i++)
-    call(&f, add_node(&f, 1, add_code(&f, "large", 1, 16 * 1024), 0), false);
+    call(&f, fixture_node(&f, 1, fixture_code(&f, "large", 1, 16 * 1024), 0), false);
   call(&f, stack, false);
   assert_int_equal(nt_drain_tick(f.drain, NT_DRAIN_FLUSH), 21);
   expect(open_trace(&f, ".trace", NT_OPEN_NO_AREA), 0, false);

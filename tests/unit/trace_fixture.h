@@ -3,13 +3,21 @@
 #ifndef TRACE_FIXTURE_H
 #define TRACE_FIXTURE_H
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "trace/area.h"
 #include "trace/drain.h"
+#include "trace/python_lines.h"
 #include "trace/reader.h"
 #include "trace/ring.h"
+#include "trace/stack_frames.h"
 
 struct fixture {
   char root[64]; /* everything is below it, on a tmpfs */
@@ -52,5 +60,35 @@ unsigned char *fixture_load(const char *path, uint64_t *length);
 void fixture_store(const char *path, const unsigned char *bytes, uint64_t length);
 
 uint64_t fixture_random(void);
+
+/* One code object of "file.py" whose instruction n is on line first + n (of long tables: any); returns its id. */
+static inline uint32_t fixture_code(struct fixture *f, const char *name, int first,
+                                    unsigned table_length) {
+  struct nt_code_region *region = f->area.codes;
+  const uint32_t used = atomic_load(&region->used);
+  unsigned char *at = (unsigned char *)region + used;
+  const struct nt_code_entry entry = {.first_line = first,
+                                      .lines = NT_PYTHON_LINES_3_10,
+                                      .file_length = 7,
+                                      .name_length = (uint32_t)strlen(name),
+                                      .table_length = table_length};
+  memcpy(at, &entry, sizeof entry);
+  memcpy(at + sizeof entry, "file.py", 7);
+  memcpy(at + sizeof entry + 7, name, strlen(name));
+  unsigned char *table = at + sizeof entry + 7 + strlen(name);
+  for (unsigned i = 0; i < table_length; i++)
+    table[i] = table_length > 200 ? (unsigned char)fixture_random() : i % 2 ? i > 1 : 2;
+  const uint32_t size = (uint32_t)sizeof entry + 7 + (uint32_t)strlen(name) + table_length;
+  atomic_store(&region->used, used + ((size + 7) & ~7u));
+  assert_true(atomic_load(&region->used) <= f->area.header->code_size);
+  return used / NT_CODE_UNIT;
+}
+
+static inline uint32_t fixture_node(struct fixture *f, uint32_t parent, uint32_t code, int offset) {
+  const uint32_t id = atomic_fetch_add(&f->area.stacks->used, 1);
+  struct nt_stack_node *node = (struct nt_stack_node *)(void *)(f->area.stacks + 1) + id;
+  *node = (struct nt_stack_node){.parent = parent, .code = code, .offset = offset, .depth = 1};
+  return id;
+}
 
 #endif
