@@ -457,6 +457,17 @@ static void a_death_in_the_middle_of_an_operation(void **state) {
   assert_verdict(&j, "dead AllReduce 1 blame 2 waiting 0-1");
 }
 
+static void a_sender_that_dies_before_its_message_has_arrived(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  job_send(&j, 0, a, 1, 64);
+  at(0, 1, 1, NT_PROGRESS_FINISHED);
+  job_recv(&j, 1, a, 0, 64);
+  at(1, 1, 1, NT_PROGRESS_REACHED);
+  job_end(&j, 0, NT_PROCESS_VANISHED, 0);
+  assert_verdict(&j, "dead Send 1 blame 0 waiting 1");
+}
+
 static void a_host_wait_is_what_a_culprit_does_now(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -553,6 +564,7 @@ int main(void) {
       cmocka_unit_test(who_was_long_awaited_before_its_death_is_missing_not_dead),
       cmocka_unit_test(a_long_pause_that_the_job_has_shown_is_none),
       cmocka_unit_test(a_death_in_the_middle_of_an_operation),
+      cmocka_unit_test(a_sender_that_dies_before_its_message_has_arrived),
       cmocka_unit_test(a_host_wait_is_what_a_culprit_does_now),
       cmocka_unit_test(finalize_in_opposite_order_is_teardown),
       cmocka_unit_test(finalize_that_does_not_return_is_teardown),

@@ -87,11 +87,11 @@ static void note_held(const struct nt_finder *f, struct nt_stuck *stuck, uint32_
 bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t index) {
   const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
   bool unfinished = nt_call_unfinished(f->job, rank, index);
-  if (!stuck->since_ns || call->enter_ns < stuck->since_ns)
-    stuck->since_ns = call->enter_ns;
   stuck->fn = call->fn;
   if (!unfinished || !nt_stuck_is_alive(f, rank))
     return unfinished;
+  if (!stuck->since_ns || call->enter_ns < stuck->since_ns)
+    stuck->since_ns = call->enter_ns;
   stuck->waiters[stuck->waiter_count++] = rank;
   note_held(f, stuck, rank, index);
   stuck->open |= nt_call_is_open(f->job, rank, index);

@@ -68,21 +68,26 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 
-/* Whoever is gone in the middle of it. One whose own part was done may leave; one that died then may have been
+/* Somebody who is gone in the middle of it. One whose own part was done may leave; one that died then may have been
  * needed, unless a device that holds the others up explains more. */
-static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
-  bool explained = stuck->behind_count || stuck->blocked_count, remains = false;
+static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
+  bool explained = stuck->behind_count || stuck->blocked_count;
+  bool done = call == NT_NONE || !nt_call_unfinished(f->job, rank, call);
+  bool died = f->freeze->fates[rank].kind == NT_FATE_DEAD;
+  if (!(done && (explained || !died)))
+    stuck->leavers[stuck->leaver_count++] = rank;
+}
+
+static void note_gone_members(struct nt_finder *f, struct nt_stuck *stuck,
+                              const struct nt_joint *joint) {
+  bool remains = false;
   for (uint32_t i = 0; i < joint->member_count; i++)
     remains |= !is_gone(f, joint->members[i].rank) && !joint->members[i].ended_ns;
   for (uint32_t i = 0; i < joint->member_count && remains; i++) {
     const struct nt_member *member = &joint->members[i];
-    uint32_t call =
-        stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
-    bool gone = is_gone(f, member->rank) || member->ended_ns;
-    bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
-    bool died = f->freeze->fates[member->rank].kind == NT_FATE_DEAD;
-    if (gone && !(done && (explained || !died)))
-      stuck->leavers[stuck->leaver_count++] = member->rank;
+    if (is_gone(f, member->rank) || member->ended_ns)
+      note_gone(f, stuck, member->rank,
+                stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE);
   }
 }
 
@@ -223,7 +228,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   }
   if (!stuck->blocked_count && !stuck->behind_count)
     note_alone(f, stuck, joint);
-  note_gone(f, stuck, joint);
+  note_gone_members(f, stuck, joint);
   stuck->moving |= !stuck->leaver_count && young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
@@ -328,7 +333,10 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   bool sender = (stuck->blocked_count && stuck->blocked[0] == send->rank) ||
                 (stuck->behind_count == 1 && stuck->behind[0] == send->rank);
   stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
-  stuck->moving |= now_of(f) - last < young;
+  for (int i = 0; i < 2; i++)
+    if (is_gone(f, ends[i]->rank) && !is_gone(f, ends[!i]->rank))
+      note_gone(f, stuck, ends[i]->rank, ends[i]->call);
+  stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
