@@ -8,6 +8,7 @@
  */
 #include "preload/call_parts.h"
 #include "preload/event_set.h"
+#include "preload/torch_object.h"
 
 static void fill(struct nt_call *call, const struct nt_args *args, uint16_t slot) {
   struct nt_record *record = call->record;
@@ -49,16 +50,28 @@ void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args) {
 
 void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
-  if (!slot)
+  if (!slot) {
+    if (nt_torch_holds(call->thread->return_address)) {
+      call->thread->recorded = args->recv;
+      call->thread->recorded_on = args->stream;
+    }
     return;
+  }
   nt_event_keep(args->recv);
   note_dependency(call, args, slot);
 }
 
 void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args) {
+  struct nt_thread *thread = call->thread;
   uint16_t slot = nt_stream_known(args->stream);
   if (slot || nt_event_known(args->recv))
     note_dependency(call, args, slot);
+  if (slot) {
+    bool known =
+        args->recv && args->recv == thread->recorded && nt_torch_holds(thread->return_address);
+    nt_gpu_wait(slot, known ? &thread->recorded_on : NULL);
+  }
+  thread->recorded = NULL;
 }
 
 /* CUDA's errors go up to 999 and a record's result has one byte: the number itself is in count. */

@@ -17,6 +17,7 @@
 #include "preload/cuda_driver.h"
 #include "preload/own_thread.h"
 #include "preload/process.h"
+#include "preload/torch_object.h"
 
 enum {
   MARKS = 256,      /* per stream; power of two */
@@ -33,10 +34,18 @@ struct mark {
   nt_cu_event start, end; /* made at first use of the place, then recorded again and again */
 };
 
+/* Waits of a stream since its last launch. */
+enum ahead {
+  AHEAD_NONE,
+  AHEAD_MARKED, /* one, and the start mark of the next launch is on the stream that it is for */
+  AHEAD_OTHER,
+};
+
 struct nt_gpu_track {
   struct nt_gpu_stream *progress; /* in the area */
   nt_cu_context context;
   _Atomic uint32_t busy;    /* a thread is between begin and end */
+  _Atomic uint32_t ahead;   /* enum ahead; MARKED is set by who is busy only */
   _Atomic uint32_t started; /* start marks put; >= ended */
   _Atomic uint32_t ended;   /* end marks put */
   _Atomic uint32_t tail;    /* marks seen finished; gpu thread only */
@@ -87,24 +96,22 @@ static void write_mark(const struct nt_gpu_track *track, enum nt_gpu_mark_kind k
   atomic_store_explicit(&header->gpu_marks, at + 1, memory_order_release);
 }
 
-/* Marks of [from, to) that have passed, newest asked first: usually that one answer is enough. */
-static uint32_t passed(struct nt_gpu_track *track, uint32_t from, uint32_t to, bool end) {
-  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+static bool has_passed(struct nt_gpu_track *track, nt_cu_event event) {
+  int answer = nt_cuda_driver_known()->event_query(event);
+  if (answer != NT_CU_SUCCESS && answer != NT_CU_NOT_READY)
+    atomic_store_explicit(&track->progress->error, (uint32_t)answer, memory_order_relaxed);
+  return answer == NT_CU_SUCCESS;
+}
+
+/* The first of [from, to) whose end has not passed; newest asked first: usually that one answer is enough. */
+static uint32_t first_unfinished(struct nt_gpu_track *track, uint32_t from, uint32_t to) {
+  uint32_t at = to - 1;
   while (from != to) {
-    for (uint32_t at = to - 1;; at = from) {
-      struct mark *mark = &track->marks[at % MARKS];
-      int answer = driver->event_query(end ? mark->end : mark->start);
-      if (answer == NT_CU_SUCCESS) {
-        from = at + 1;
-        break;
-      }
-      if (answer != NT_CU_NOT_READY) {
-        atomic_store_explicit(&track->progress->error, (uint32_t)answer, memory_order_relaxed);
-        return from;
-      }
-      if (at == from)
-        return from;
-    }
+    if (has_passed(track, track->marks[at % MARKS].end))
+      from = at + 1;
+    else
+      to = at;
+    at = from + (to - from) / 2;
   }
   return from;
 }
@@ -125,9 +132,11 @@ static void look_at(struct nt_gpu_track *track) {
   uint32_t tail = atomic_load_explicit(&track->tail, memory_order_relaxed);
   uint32_t ended = atomic_load_explicit(&track->ended, memory_order_acquire);
   uint32_t started = atomic_load_explicit(&track->started, memory_order_acquire);
-  uint32_t done = passed(track, tail, ended, true);
-  uint32_t from = (int32_t)(track->reached - done) > 0 ? track->reached : done;
-  uint32_t reached = passed(track, from, started, false);
+  uint32_t done = first_unfinished(track, tail, ended);
+  uint32_t reached =
+      done; /* of those that are left, the first may be, if what it waits for is done */
+  if (started != done && has_passed(track, track->marks[done % MARKS].start))
+    reached++;
   uint64_t now = nt_clock_ticks(nt_process.clock);
   /* An abort may have come between: what it released does not count. Pairs with nt_gpu_freeze. */
   atomic_thread_fence(memory_order_seq_cst);
@@ -180,6 +189,7 @@ static void *poll_main(void *unused) {
   int mode = NT_CU_CAPTURE_MODE_RELAXED;
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace-gpu", 0, 0, 0);
+  nt_torch_find();
   /* A query from a thread in the default mode would invalidate captures of the whole process. */
   driver->exchange_capture_mode(&mode);
   uint32_t running = RUNNING;
@@ -247,17 +257,54 @@ static bool prepare_events(struct mark *mark, uint32_t at) {
   return driver->event_create(&mark->end, flags) == NT_CU_SUCCESS;
 }
 
-/* Puts the start mark of `number`; false if this launch stays unmarked. */
-static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream) {
+static bool has_room(struct nt_gpu_track *track, uint32_t at) {
+  return !track->broken && at - atomic_load_explicit(&track->tail, memory_order_acquire) < MARKS;
+}
+
+/* Puts the next launch's start mark on the stream that is waited for. Events belong to a context, and a timed one must
+ * stand on the launch's own stream. */
+static enum ahead mark_ahead(struct nt_gpu_track *track, cudaStream_t source) {
+  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
+  nt_cu_stream handle = (nt_cu_stream)(void *)source;
+  uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
+  struct mark *mark = &track->marks[at % MARKS];
+  nt_cu_context context = NULL;
+  if (at % TIMED_EVERY == 0 || !has_room(track, at) ||
+      nt_cuda_capture_of(handle).state != NT_CU_NOT_CAPTURING ||
+      driver->ctx_get_current(&context) != NT_CU_SUCCESS || context != track->context ||
+      !prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS)
+    return AHEAD_OTHER;
+  return AHEAD_MARKED;
+}
+
+void nt_gpu_wait(uint16_t slot, const cudaStream_t *source) {
+  struct nt_gpu_track *track =
+      slot && slot < STREAMS ? atomic_load_explicit(&tracks[slot], memory_order_acquire) : NULL;
+  enum ahead ahead = AHEAD_OTHER;
+  if (!track || !nt_gpu_on())
+    return;
+  if (source && atomic_load_explicit(&track->ahead, memory_order_relaxed) == AHEAD_NONE &&
+      !atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
+    ahead = mark_ahead(track, *source);
+    atomic_store_explicit(&track->ahead, ahead, memory_order_relaxed);
+    atomic_store_explicit(&track->busy, 0, memory_order_release);
+    return;
+  }
+  atomic_store_explicit(&track->ahead, ahead, memory_order_relaxed);
+}
+
+/* Puts the start mark of `number`, if it is not there yet; false if this launch stays unmarked. */
+static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream,
+                      bool is_there) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   nt_cu_stream handle = (nt_cu_stream)(void *)stream;
   uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  uint32_t tail = atomic_load_explicit(&track->tail, memory_order_acquire);
-  if (track->broken || at - tail >= MARKS)
+  if (!has_room(track, at))
     return false;
   struct mark *mark = &track->marks[at % MARKS];
   mark->launch = number;
-  if (!prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS) {
+  if (!is_there &&
+      (!prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS)) {
     track->broken = true;
     return false;
   }
@@ -265,7 +312,8 @@ static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t 
   return true;
 }
 
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark) {
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark,
+                      bool follows) {
   launch->track = NULL;
   if (!slot || slot >= STREAMS || !nt_gpu_on())
     return 0;
@@ -276,10 +324,14 @@ uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t 
     track = new_track(slot);
   if (!track || !mark || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
     atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+    if (track)
+      atomic_store_explicit(&track->ahead, AHEAD_OTHER, memory_order_relaxed);
     return number;
   }
+  bool is_there =
+      atomic_exchange_explicit(&track->ahead, AHEAD_NONE, memory_order_relaxed) == AHEAD_MARKED;
   launch->at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  if (put_start(track, number, stream)) {
+  if (put_start(track, number, stream, is_there && follows)) {
     launch->track = track;
     return number;
   }

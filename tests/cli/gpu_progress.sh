@@ -119,5 +119,27 @@ end
 streams "d[0]['finished'] == 2"
 check "a launch that the device did not finish does not count as finished" $? "$(seen)"
 
+start torch
+hear
+until_streams "d[0]['finished'] == 1"
+answer
+hear
+until_streams "d[0]['launches'] == 4 and d[0]['finished'] == d[0]['reached'] == 3"
+check "what PyTorch launches behind work of another stream is not reached before that is done" $? "$line $(seen)"
+answer
+hear
+until_streams "d[0]['launches'] == 6 and d[0]['finished'] == 4 and d[0]['reached'] == 5"
+check "nothing of ours stands between the wait and the launch of PyTorch, and one launch at a time is reached" $? "$line $(seen)"
+answer
+for n in 7 8; do
+  hear
+  until_streams "d[0]['launches'] == $n and d[0]['finished'] == d[0]['reached'] == $n - 1"
+  check "a mark stands on the launch's own stream: $line" $? "$(seen)"
+  answer
+done
+end
+streams "d[0]['finished'] == 8 and d[0]['unmarked'] == d[0]['error'] == 0"
+check "each of these launches was marked, and finished" $? "$status $(seen)"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -152,8 +152,60 @@ static int errors(void) {
   return 0;
 }
 
-static const struct named_case cases[] = {
-    {"streams", streams}, {"devices", devices}, {"captures", captures}, {"errors", errors}};
+/* In torch_calls.c. */
+int torch_allreduce(float *data, size_t count, ncclComm_t comm, cudaEvent_t event,
+                    cudaStream_t computing, cudaStream_t stream);
+
+/* What PyTorch launches waits for another stream, with nothing of ours between the wait and the launch: a mark on the
+ * launch's own stream would not be passed while that one is held. */
+static int torch(void) {
+  ncclComm_t comm = one_rank();
+  cudaStream_t computing, stream;
+  cudaEvent_t event, other;
+  check(cudaStreamCreate(&computing), "stream");
+  check(cudaStreamCreate(&stream), "stream");
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+  check(cudaEventCreateWithFlags(&other, cudaEventDisableTiming), "event");
+  allreduce(comm, stream);
+  pause_for_script("launched");
+  for (int i = 0; i < 2; i++)
+    check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
+  check(cudaStreamSynchronize(stream), "sync");
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(computing, wait_at_gate, NULL), "host function");
+  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
+  pause_for_script("computing");
+  pthread_mutex_unlock(&gate);
+  check(cudaStreamSynchronize(stream), "sync");
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
+  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
+  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
+  pause_for_script("held");
+  pthread_mutex_unlock(&gate);
+  check(cudaStreamSynchronize(stream), "sync");
+  /* Of a second wait, or of a call by somebody else, it is not known what stands in front. */
+  for (int by_torch = 0; by_torch < 2; by_torch++) {
+    pthread_mutex_lock(&gate);
+    check(cudaEventRecord(other, computing), "event");
+    check(cudaStreamWaitEvent(stream, other, 0), "wait");
+    check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
+    if (by_torch)
+      check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
+    else
+      allreduce(comm, stream);
+    pause_for_script(by_torch ? "two waits" : "not torch");
+    pthread_mutex_unlock(&gate);
+    check(cudaStreamSynchronize(stream), "sync");
+  }
+  return 0;
+}
+
+static const struct named_case cases[] = {{"streams", streams},
+                                          {"devices", devices},
+                                          {"captures", captures},
+                                          {"errors", errors},
+                                          {"torch", torch}};
 
 int main(int argc, char **argv) {
   return RUN_CASE(cases, argc == 2 ? argv[1] : NULL);

@@ -44,11 +44,18 @@ $(BUILD)/preload/libnvidia-ml-stub.so: tests/preload/stub_nvml.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
 
-$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c tests/preload/cases.h $(BUILD)/.flags | sim
+$(BUILD)/preload/gpu_cases: tests/preload/gpu_cases.c tests/preload/cases.h $(BUILD)/preload/libtorch_cuda.so
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
-	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< $(BUILD)/preload/libtorch_cuda.so \
+	  -Wl,-rpath,$(abspath $(BUILD))/preload -L$(BUILD)/sim -l:libnccl.so.2 -l:libcudart.so.13 \
+	  -Wl,-rpath-link,$(BUILD)/sim -ldl
+
+$(BUILD)/preload/libtorch_cuda.so: tests/preload/torch_calls.c $(BUILD)/.flags | sim
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -fPIC -shared -Wl,-soname,libtorch_cuda.so -o $@ $< \
+	  -L$(BUILD)/sim -l:libnccl.so.2 -l:libcudart.so.13
 
 $(BUILD)/preload/graph_cases $(BUILD)/preload/rma_cases: $(BUILD)/preload/%: tests/preload/%.c tests/preload/cases.h $(BUILD)/.flags | sim
 	@mkdir -p $(@D)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where PyTorch's own code that calls NCCL lies.
+ *
+ * Of that code it is known what stands on a stream between its wait for another stream and the launch that follows
+ * (ProcessGroupNCCL: syncStream, then the call): nothing that computes. Of any other it is not.
+ */
+#ifndef NT_TORCH_OBJECT_H
+#define NT_TORCH_OBJECT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+extern _Atomic uintptr_t nt_torch_low, nt_torch_high;
+
+/* Any thread; false before the object is found. */
+static inline bool nt_torch_holds(const void *address) {
+  uintptr_t low = atomic_load_explicit(&nt_torch_low, memory_order_relaxed);
+  uintptr_t high = atomic_load_explicit(&nt_torch_high, memory_order_acquire);
+  return (uintptr_t)address - low < high - low;
+}
+
+/* Looks for it, if it is loaded by now. The gpu thread only; takes no lock of the loader's. */
+void nt_torch_find(void);
+
+#endif
