@@ -48,30 +48,35 @@ void nt_enter_event_sync(struct nt_call *call, const struct nt_args *args) {
     note_wait(call, args, 0);
 }
 
+/* PyTorch has a stream wait before a launch on it by recording an event and waiting for it at once. */
+static void note_record(struct nt_thread *thread, const struct nt_args *args) {
+  bool by_torch = nt_torch_holds(thread->return_address);
+  thread->recorded = by_torch ? args->recv : NULL;
+  thread->recorded_on = args->stream;
+}
+
+static void note_stream_wait(struct nt_thread *thread, const struct nt_args *args) {
+  thread->waits_to_launch = args->recv && args->recv == thread->recorded &&
+                            nt_torch_holds(thread->return_address);
+  thread->waiting = args->stream;
+  thread->awaited = thread->recorded_on;
+  thread->recorded = NULL;
+}
+
 void nt_enter_event_record(struct nt_call *call, const struct nt_args *args) {
   uint16_t slot = nt_stream_known(args->stream);
-  if (!slot) {
-    if (nt_torch_holds(call->thread->return_address)) {
-      call->thread->recorded = args->recv;
-      call->thread->recorded_on = args->stream;
-    }
+  note_record(call->thread, args);
+  if (!slot)
     return;
-  }
   nt_event_keep(args->recv);
   note_dependency(call, args, slot);
 }
 
 void nt_enter_stream_wait(struct nt_call *call, const struct nt_args *args) {
-  struct nt_thread *thread = call->thread;
   uint16_t slot = nt_stream_known(args->stream);
+  note_stream_wait(call->thread, args);
   if (slot || nt_event_known(args->recv))
     note_dependency(call, args, slot);
-  if (slot) {
-    bool known =
-        args->recv && args->recv == thread->recorded && nt_torch_holds(thread->return_address);
-    nt_gpu_wait(slot, known ? &thread->recorded_on : NULL);
-  }
-  thread->recorded = NULL;
 }
 
 /* CUDA's errors go up to 999 and a record's result has one byte: the number itself is in count. */

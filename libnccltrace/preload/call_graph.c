@@ -131,8 +131,8 @@ void nt_enter_graph_launch(struct nt_call *call, const struct nt_args *args) {
     record->launch = outer.number;
     note_capture(outer.number);
   } else {
-    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream,
-                                  outer.state == NT_CU_NOT_CAPTURING, false);
+    record->launch =
+        nt_gpu_begin(&call->gpu, record->stream, args->stream, outer.state == NT_CU_NOT_CAPTURING);
   }
   nt_record_publish(call);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: followed by depth, settled and launched at the outermost end. */
 #include "preload/call_parts.h"
-#include "preload/torch_object.h"
 
 void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   struct nt_thread *thread = call->thread;
@@ -42,8 +41,7 @@ static void begin_launches(struct nt_thread *thread) {
     struct nt_group_launch *launch = &thread->launches[thread->launch_count++];
     launch->slot = entry->stream_slot;
     launch->stream = entry->stream;
-    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, capture.state == NT_CU_NOT_CAPTURING,
-                 nt_torch_holds(thread->return_address));
+    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, capture.state == NT_CU_NOT_CAPTURING);
   }
 }
 

@@ -2,7 +2,6 @@
 /* Collectives, sends and receives: the path that matters. */
 #include "nccl/signature.h"
 #include "preload/call_parts.h"
-#include "preload/torch_object.h"
 
 /* cudaStreamLegacy is 1, cudaStreamPerThread 2, the default stream 0 (driver_types.h). */
 enum { STREAM_PER_THREAD = 2, LAST_DEFAULT_STREAM = 2 };
@@ -121,9 +120,8 @@ static inline void mark_launch(struct nt_call *call, const struct nt_args *args,
   if (call->thread->group_depth)
     record->launch = nt_gpu_next(record->stream);
   else
-    record->launch =
-        nt_gpu_begin(&call->gpu, record->stream, args->stream, capture.state == NT_CU_NOT_CAPTURING,
-                     nt_torch_holds(call->thread->return_address));
+    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream,
+                                  capture.state == NT_CU_NOT_CAPTURING);
 }
 
 /*

@@ -17,11 +17,13 @@
 #include "preload/cuda_driver.h"
 #include "preload/own_thread.h"
 #include "preload/process.h"
+#include "preload/thread_state.h"
 #include "preload/torch_object.h"
 
 enum {
   MARKS = 256,      /* per stream; power of two */
   TIMED_EVERY = 64, /* one place in so many has events with timing */
+  EARLY = 64,       /* so many first launches of a stream, see place_early */
   STREAMS = 256,
   BUSY_MS = 20,
   IDLE_MS = 100,
@@ -34,18 +36,10 @@ struct mark {
   nt_cu_event start, end; /* made at first use of the place, then recorded again and again */
 };
 
-/* Waits of a stream since its last launch. */
-enum ahead {
-  AHEAD_NONE,
-  AHEAD_MARKED, /* one, and the start mark of the next launch is on the stream that it is for */
-  AHEAD_OTHER,
-};
-
 struct nt_gpu_track {
   struct nt_gpu_stream *progress; /* in the area */
   nt_cu_context context;
   _Atomic uint32_t busy;    /* a thread is between begin and end */
-  _Atomic uint32_t ahead;   /* enum ahead; MARKED is set by who is busy only */
   _Atomic uint32_t started; /* start marks put; >= ended */
   _Atomic uint32_t ended;   /* end marks put */
   _Atomic uint32_t tail;    /* marks seen finished; gpu thread only */
@@ -120,7 +114,7 @@ static void measure(const struct nt_gpu_track *track, uint32_t at) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   const struct mark *mark = &track->marks[at % MARKS];
   float milliseconds;
-  if (at % TIMED_EVERY == 0 && driver->event_elapsed &&
+  if (at >= EARLY && at % TIMED_EVERY == 0 && driver->event_elapsed &&
       driver->event_elapsed(&milliseconds, mark->start, mark->end) == NT_CU_SUCCESS)
     write_mark(track, NT_GPU_DURATION, mark->launch, mark->launch,
                (uint64_t)((double)milliseconds * 1e6), 0);
@@ -133,8 +127,7 @@ static void look_at(struct nt_gpu_track *track) {
   uint32_t ended = atomic_load_explicit(&track->ended, memory_order_acquire);
   uint32_t started = atomic_load_explicit(&track->started, memory_order_acquire);
   uint32_t done = first_unfinished(track, tail, ended);
-  uint32_t reached =
-      done; /* of those that are left, the first may be, if what it waits for is done */
+  uint32_t reached = done; /* the next one, too, if what is in front of it is done */
   if (started != done && has_passed(track, track->marks[done % MARKS].start))
     reached++;
   uint64_t now = nt_clock_ticks(nt_process.clock);
@@ -189,7 +182,6 @@ static void *poll_main(void *unused) {
   int mode = NT_CU_CAPTURE_MODE_RELAXED;
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace-gpu", 0, 0, 0);
-  nt_torch_find();
   /* A query from a thread in the default mode would invalidate captures of the whole process. */
   driver->exchange_capture_mode(&mode);
   uint32_t running = RUNNING;
@@ -257,63 +249,43 @@ static bool prepare_events(struct mark *mark, uint32_t at) {
   return driver->event_create(&mark->end, flags) == NT_CU_SUCCESS;
 }
 
-static bool has_room(struct nt_gpu_track *track, uint32_t at) {
-  return !track->broken && at - atomic_load_explicit(&track->tail, memory_order_acquire) < MARKS;
+/* Where the start mark of a stream's first launches is put. A stream whose first work of all is a mark behind a wait makes
+ * the device slower ever after, for as long as it waits: by 1.2 us for each kernel that runs meanwhile (H200, driver 580). Where
+ * PyTorch has just made it wait for another stream in order to launch on it, the mark stands there, behind what is awaited. */
+static cudaStream_t place_early(cudaStream_t stream) {
+  struct nt_thread *thread = &nt_thread;
+  bool ahead =
+      thread->waits_to_launch && thread->waiting == stream &&
+      nt_torch_holds(thread->return_address) &&
+      nt_cuda_capture_of((nt_cu_stream)(void *)thread->awaited).state == NT_CU_NOT_CAPTURING;
+  thread->waits_to_launch = false;
+  return ahead ? thread->awaited : stream;
 }
 
-/* Puts the next launch's start mark on the stream that is waited for. Events belong to a context, and a timed one must
- * stand on the launch's own stream. */
-static enum ahead mark_ahead(struct nt_gpu_track *track, cudaStream_t source) {
+static bool record_start(nt_cu_event event, cudaStream_t stream) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
-  nt_cu_stream handle = (nt_cu_stream)(void *)source;
-  uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  struct mark *mark = &track->marks[at % MARKS];
-  nt_cu_context context = NULL;
-  if (at % TIMED_EVERY == 0 || !has_room(track, at) ||
-      nt_cuda_capture_of(handle).state != NT_CU_NOT_CAPTURING ||
-      driver->ctx_get_current(&context) != NT_CU_SUCCESS || context != track->context ||
-      !prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS)
-    return AHEAD_OTHER;
-  return AHEAD_MARKED;
+  return driver->event_record(event, (nt_cu_stream)(void *)stream) == NT_CU_SUCCESS;
 }
 
-void nt_gpu_wait(uint16_t slot, const cudaStream_t *source) {
-  struct nt_gpu_track *track =
-      slot && slot < STREAMS ? atomic_load_explicit(&tracks[slot], memory_order_acquire) : NULL;
-  enum ahead ahead = AHEAD_OTHER;
-  if (!track || !nt_gpu_on())
-    return;
-  if (source && atomic_load_explicit(&track->ahead, memory_order_relaxed) == AHEAD_NONE &&
-      !atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
-    ahead = mark_ahead(track, *source);
-    atomic_store_explicit(&track->ahead, ahead, memory_order_relaxed);
-    atomic_store_explicit(&track->busy, 0, memory_order_release);
-    return;
-  }
-  atomic_store_explicit(&track->ahead, ahead, memory_order_relaxed);
-}
-
-/* Puts the start mark of `number`, if it is not there yet; false if this launch stays unmarked. */
-static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream,
-                      bool is_there) {
-  const struct nt_cuda_driver *driver = nt_cuda_driver_known();
-  nt_cu_stream handle = (nt_cu_stream)(void *)stream;
+/* Puts the start mark of `number`; false if this launch stays unmarked. */
+static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream) {
   uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  if (!has_room(track, at))
+  uint32_t tail = atomic_load_explicit(&track->tail, memory_order_acquire);
+  if (track->broken || at - tail >= MARKS)
     return false;
   struct mark *mark = &track->marks[at % MARKS];
   mark->launch = number;
-  if (!is_there &&
-      (!prepare_events(mark, at) || driver->event_record(mark->start, handle) != NT_CU_SUCCESS)) {
-    track->broken = true;
+  track->broken = !prepare_events(mark, at);
+  cudaStream_t place = NT_UNLIKELY(at < EARLY) ? place_early(stream) : stream;
+  if (!track->broken && !record_start(mark->start, place)) /* of another context, perhaps */
+    track->broken = place == stream || !record_start(mark->start, stream);
+  if (track->broken)
     return false;
-  }
   atomic_store_explicit(&track->started, at + 1, memory_order_release);
   return true;
 }
 
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark,
-                      bool follows) {
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark) {
   launch->track = NULL;
   if (!slot || slot >= STREAMS || !nt_gpu_on())
     return 0;
@@ -324,14 +296,10 @@ uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t 
     track = new_track(slot);
   if (!track || !mark || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
     atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
-    if (track)
-      atomic_store_explicit(&track->ahead, AHEAD_OTHER, memory_order_relaxed);
     return number;
   }
-  bool is_there =
-      atomic_exchange_explicit(&track->ahead, AHEAD_NONE, memory_order_relaxed) == AHEAD_MARKED;
   launch->at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  if (put_start(track, number, stream, is_there && follows)) {
+  if (put_start(track, number, stream)) {
     launch->track = track;
     return number;
   }

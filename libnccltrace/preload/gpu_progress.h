@@ -2,11 +2,9 @@
 /*
  * How far the GPU has come with each launch, without asking the application or NCCL.
  *
- * Around every launch two events without timing are recorded: one in front (passed means: what the launch waits for is
- * done) and one behind (passed means: finished). The one in front stands on the launch's own stream, but for one case: a
- * mark between a wait for another stream and a kernel makes the device slower for as long as it waits (about 1.2 us for
- * each kernel that runs meanwhile, on an H200), and PyTorch launches so. Its mark is put on the stream that is waited for,
- * behind what is awaited there. A thread of its own
+ * Around every launch two events without timing are recorded on its stream: one in front (passed means:
+ * earlier work of the stream is done) and one behind (passed means: finished). For the first 64 launches of a stream the one
+ * in front may stand on the stream that it waits for. A thread of its own
  * asks for them and publishes how far each stream has come (trace/gpu_area.h). Queries answer even while
  * every other call of the process is stuck in the driver; should the driver ever hold one, only this
  * thread waits, and its own heartbeat tells.
@@ -44,15 +42,9 @@ static inline bool nt_gpu_on(void) {
 /* The number that the next launch on this stream slot will get; 0 when progress is off. */
 uint32_t nt_gpu_next(uint16_t slot);
 
-/* The stream will wait for an event. `source` is the stream on which this thread has just recorded it, if nothing that
- * computes can come between this wait and the launch that follows; else NULL. */
-void nt_gpu_wait(uint16_t slot, const cudaStream_t *source);
-
 /* Takes the next number of the stream and, if it may, puts the start mark; returns the number. nt_gpu_end must
- * follow in the same thread. Not for a stream that is being captured. `follows`: nothing that computes has come between
- * the last nt_gpu_wait and this launch. */
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark,
-                      bool follows);
+ * follow in the same thread. Not for a stream that is being captured. */
+uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark);
 void nt_gpu_end_mark(struct nt_gpu_launch *launch, cudaStream_t stream);
 
 static inline void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {

@@ -32,8 +32,9 @@
 #include "preload/requests.h"
 #include "preload/settings.h"
 #include "preload/stack_intern.h"
-#include "preload/unwinder.h"
 #include "preload/thread_state.h"
+#include "preload/torch_object.h"
+#include "preload/unwinder.h"
 #include "preload/world.h"
 #include "trace/error.h"
 
@@ -199,6 +200,7 @@ static bool is_wanted(void) {
 static void ask_loader(void) {
   const char *reason;
   nt_nccl_copies_look();
+  nt_torch_find();
   if (settings.python)
     nt_python_find();
   if (settings.native)

@@ -47,7 +47,9 @@ struct nt_thread {
   uint64_t last_stream;             /* key of the stream most recently used, 0 if none */
   uint16_t last_stream_slot;        /* its slot in the area */
   const void *recorded;             /* event that PyTorch has just recorded, NULL if none */
-  cudaStream_t recorded_on;         /* its stream, on which NCCL does not launch */
+  cudaStream_t recorded_on;         /* its stream */
+  cudaStream_t waiting, awaited;    /* PyTorch has just had the first wait for the second … */
+  bool waits_to_launch;             /* … in order to launch on it */
   uint32_t incarnation;             /* of the process for which `ring` is valid */
   uint32_t group_depth;
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */

@@ -7,18 +7,21 @@
 
 _Atomic uintptr_t nt_torch_low, nt_torch_high;
 
-void nt_torch_find(void) {
+static int look(struct dl_phdr_info *info, size_t size, void *unused) {
   static const char name[] = "/libtorch_cuda.so";
-  struct nt_modules modules = {0};
-  nt_modules_load(&modules);
-  for (size_t i = 0; i < modules.count; i++) {
-    const struct nt_module *module = &modules.list[i];
-    size_t length = strlen(module->path);
-    if (length < sizeof name || strcmp(module->path + length - (sizeof name - 1), name) != 0)
-      continue;
-    atomic_store_explicit(&nt_torch_low, module->low, memory_order_relaxed);
-    atomic_store_explicit(&nt_torch_high, module->high, memory_order_release);
-    break;
-  }
-  nt_modules_free(&modules);
+  const size_t length = info->dlpi_name ? strlen(info->dlpi_name) : 0, tail = sizeof name - 1;
+  uintptr_t low, high;
+  (void)size;
+  (void)unused;
+  if (length < tail || strcmp(info->dlpi_name + length - tail, name) != 0)
+    return 0;
+  nt_module_span(info, &low, &high);
+  atomic_store_explicit(&nt_torch_low, low, memory_order_relaxed);
+  atomic_store_explicit(&nt_torch_high, high, memory_order_release);
+  return 1;
+}
+
+void nt_torch_find(void) {
+  if (!atomic_load_explicit(&nt_torch_high, memory_order_relaxed))
+    nt_modules_each(look, NULL);
 }

@@ -2,8 +2,8 @@
 /*
  * Where PyTorch's own code that calls NCCL lies.
  *
- * Of that code it is known what stands on a stream between its wait for another stream and the launch that follows
- * (ProcessGroupNCCL: syncStream, then the call): nothing that computes. Of any other it is not.
+ * Of that code it is known that nothing which computes stands on a stream between its wait for another stream and the
+ * launch that follows (ProcessGroupNCCL: syncStream, then the call). Of any other it is not.
  */
 #ifndef NT_TORCH_OBJECT_H
 #define NT_TORCH_OBJECT_H
@@ -21,7 +21,7 @@ static inline bool nt_torch_holds(const void *address) {
   return (uintptr_t)address - low < high - low;
 }
 
-/* Looks for it, if it is loaded by now. The gpu thread only; takes no lock of the loader's. */
+/* Looks for it, if it is loaded by now and was not found before. Takes the loader's lock: not for the call path. */
 void nt_torch_find(void);
 
 #endif

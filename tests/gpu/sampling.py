@@ -72,12 +72,18 @@ def calls_recorded(job: Measured, out: pathlib.Path) -> int:
     return next((row["calls"] or 0 for row in listed if row["pid"] == job.processes[0].pid), 0)
 
 
+def last_functions(job: Measured, count: int) -> list:
+    """The functions of the first rank's last calls."""
+    shown = tool("nccltrace", "show", "--json", f"--tail={count}", str(job.processes[0].pid)).stdout
+    return [call["function"] for call in json.loads(shown)[0]["calls"]]
+
+
 class Samples(dict):
     """Values by (measurement, setting), in the order of the rounds."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: dict = {}       # measurement -> records that one asking of it makes
+        self.calls: dict = {}       # measurement -> functions of the records that one asking of it makes
 
     def take(self, word: str, jobs: list) -> None:
         """One round."""
@@ -87,7 +93,7 @@ class Samples(dict):
     def count(self, word: str, job: Measured, out: pathlib.Path) -> None:
         before = calls_recorded(job, out)
         job.ask(word)
-        self.calls[word] = calls_recorded(job, out) - before
+        self.calls[word] = last_functions(job, calls_recorded(job, out) - before)
 
     def of(self, word: str, ranks: int, setting: str) -> list:
         return self[(word, ranks, setting)]

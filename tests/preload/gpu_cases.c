@@ -156,48 +156,45 @@ static int errors(void) {
 int torch_allreduce(float *data, size_t count, ncclComm_t comm, cudaEvent_t event,
                     cudaStream_t computing, cudaStream_t stream);
 
-/* What PyTorch launches waits for another stream, with nothing of ours between the wait and the launch: a mark on the
- * launch's own stream would not be passed while that one is held. */
+/* The gate is shut while the script looks, and `held` is behind it; then everything on `stream` is waited for. */
+static void look(const char *what, cudaStream_t held, cudaStream_t stream,
+                 void (*launch)(cudaStream_t)) {
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(held, wait_at_gate, NULL), "host function");
+  launch(stream);
+  pause_for_script(what);
+  pthread_mutex_unlock(&gate);
+  check(cudaStreamSynchronize(stream), "sync");
+}
+
+static ncclComm_t torch_comm;
+static cudaStream_t computing;
+static cudaEvent_t computed;
+
+static void by_torch(cudaStream_t stream) {
+  check(torch_allreduce(buffer, COUNT, torch_comm, computed, computing, stream), "allreduce");
+}
+
+static void by_another(cudaStream_t stream) {
+  check(cudaEventRecord(computed, computing), "event");
+  check(cudaStreamWaitEvent(stream, computed, 0), "wait");
+  allreduce(torch_comm, stream);
+}
+
+/* A mark on the launch's own stream is not passed while that stream is held; one on the stream that it waits for is. */
 static int torch(void) {
-  ncclComm_t comm = one_rank();
-  cudaStream_t computing, stream;
-  cudaEvent_t event, other;
+  cudaStream_t streams[3];
+  torch_comm = one_rank();
   check(cudaStreamCreate(&computing), "stream");
-  check(cudaStreamCreate(&stream), "stream");
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
-  check(cudaEventCreateWithFlags(&other, cudaEventDisableTiming), "event");
-  allreduce(comm, stream);
-  pause_for_script("launched");
-  for (int i = 0; i < 2; i++)
-    check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
-  check(cudaStreamSynchronize(stream), "sync");
-  pthread_mutex_lock(&gate);
-  check(cudaLaunchHostFunc(computing, wait_at_gate, NULL), "host function");
-  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
-  pause_for_script("computing");
-  pthread_mutex_unlock(&gate);
-  check(cudaStreamSynchronize(stream), "sync");
-  pthread_mutex_lock(&gate);
-  check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
-  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
-  check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
-  pause_for_script("held");
-  pthread_mutex_unlock(&gate);
-  check(cudaStreamSynchronize(stream), "sync");
-  /* Of a second wait, or of a call by somebody else, it is not known what stands in front. */
-  for (int by_torch = 0; by_torch < 2; by_torch++) {
-    pthread_mutex_lock(&gate);
-    check(cudaEventRecord(other, computing), "event");
-    check(cudaStreamWaitEvent(stream, other, 0), "wait");
-    check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
-    if (by_torch)
-      check(torch_allreduce(buffer, COUNT, comm, event, computing, stream), "allreduce");
-    else
-      allreduce(comm, stream);
-    pause_for_script(by_torch ? "two waits" : "not torch");
-    pthread_mutex_unlock(&gate);
-    check(cudaStreamSynchronize(stream), "sync");
-  }
+  check(cudaEventCreateWithFlags(&computed, cudaEventDisableTiming), "event");
+  for (int i = 0; i < 3; i++)
+    check(cudaStreamCreate(&streams[i]), "stream");
+  look("computing", computing, streams[0], by_torch);
+  look("first", streams[1], streams[1], by_torch);
+  for (int i = 1; i < 64; i++)
+    by_torch(streams[1]);
+  look("later", streams[1], streams[1], by_torch);
+  look("another", streams[2], streams[2], by_another);
   return 0;
 }
 
