@@ -108,12 +108,6 @@ static bool ask(const char *words, bool traced, double *a, double *b) {
   return got && sscanf(line, "%lf %lf", a, b) >= 1;
 }
 
-static int report(const char *name, double value, const char *unit, double target) {
-  bool ok = value <= target;
-  printf("%s %.2f %s target %.2f %s\n", name, value, unit, target, ok ? "ok" : "MISS");
-  return !ok;
-}
-
 /* Opening it, mapping and relocation included; without it in the page cache this would be the disk's time. */
 static int loading(void) {
   char words[1100];
