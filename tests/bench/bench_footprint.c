@@ -28,7 +28,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 
-enum { TURNS = 21, PACE_SECONDS = 5 };
+enum { TURNS = 21, PACE_TURNS = 3, PACE_SECONDS = 5 };
 
 /* ---- children ----------------------------------------------------------------------------------- */
 
@@ -95,11 +95,12 @@ static int pace(double calls, double seconds) {
 
 static const char *self, *library;
 static char directory[] = "/tmp/nccltrace-bench-XXXXXX";
+static char areas[] = "/dev/shm/nccltrace-bench-XXXXXX"; /* no other job's */
 
 static bool ask(const char *words, bool traced, double *a, double *b) {
   char command[2048], line[128];
-  snprintf(command, sizeof command, "NCCLTRACE_DIR='%s' LD_PRELOAD='%s' '%s' %s", directory,
-           traced ? library : "", self, words);
+  snprintf(command, sizeof command, "NCCLTRACE_DIR='%s' NCCLTRACE_SHM='%s' LD_PRELOAD='%s' '%s' %s",
+           directory, areas, traced ? library : "", self, words);
   FILE *pipe = popen(command, "r");
   bool got = pipe && fgets(line, sizeof line, pipe);
   if (pipe)
@@ -157,20 +158,24 @@ static int paces(void) {
     int calls;
     double percent;
   } rates[] = {{1000, 0.5}, {10000, 2}, {200000, 0}};
-  double bare, unused, rss = 0, percent;
+  double bare, unused, rss = 0, percent[PACE_TURNS], lost = 0;
   char words[64], name[64];
   int missed = 0;
   for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
     snprintf(words, sizeof words, "pace %d %d", rates[i].calls, PACE_SECONDS);
-    if (!ask(words, true, &rss, &percent))
-      return 1;
+    for (int turn = 0; turn < PACE_TURNS; turn++) {
+      if (!ask(words, true, &rss, &percent[turn]))
+        return 1;
+      const double gone = lost_calls();
+      if (gone < 0)
+        return 1;
+      lost += rates[i].percent <= 0 ? gone : 0;
+    }
     snprintf(name, sizeof name, "threads_at_%d_calls_a_second", rates[i].calls);
     if (rates[i].percent > 0)
-      missed |= report(name, percent, "%", rates[i].percent);
-    double lost = lost_calls();
-    if (rates[i].percent <= 0)
-      missed |= lost < 0 || report("lost_at_200000_calls_a_second", lost, "calls", 0);
+      missed |= report(name, median(percent, PACE_TURNS), "%", rates[i].percent);
   }
+  missed |= report("lost_at_200000_calls_a_second", lost, "calls", 0);
   if (!ask("pace 200000 1", false, &bare, &unused))
     return 1;
   return missed | report("resident", (rss - bare) / 1024, "MiB", 16);
@@ -183,12 +188,14 @@ int main(int argc, char **argv) {
     return pace(atof(argv[2]), atof(argv[3]));
   self = argv[0];
   library = getenv("NCCLTRACE_LIBRARY");
-  if (!library || !mkdtemp(directory)) {
+  if (!library || !mkdtemp(directory) || !mkdtemp(areas)) {
     fprintf(stderr,
-            "bench_footprint: NCCLTRACE_LIBRARY must name the library, and /tmp be writable\n");
+            "bench_footprint: NCCLTRACE_LIBRARY must name the library, and /tmp and /dev/shm "
+            "be writable\n");
     return 1;
   }
   int missed = loading() | size() | paces();
   remove_tree(directory);
+  remove_tree(areas);
   return missed;
 }
