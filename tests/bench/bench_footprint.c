@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library takes beside the calls: its loading, memory, its threads' processor time, and what pace they keep.
+ * What the library takes beside the calls: memory, its threads' processor time, and what pace they keep.
  *
  *   bench_footprint                     prints NAME VALUE UNIT target VALUE ok|MISS lines
- *   bench_footprint load LIBRARY        opens the library, prints the microseconds that took
  *   bench_footprint pace CALLS SECONDS  CALLS a second with marks; prints resident KiB, what its own threads took of a
  *                                       processor, in percent, and how many calls that were
  *
@@ -11,7 +10,6 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
-#include <elf.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -29,17 +27,9 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 
-enum { TURNS = 21, PACE_TURNS = 3, PACE_SECONDS = 5, HIGHEST = 200000 };
+enum { PACE_TURNS = 3, PACE_SECONDS = 5, HIGHEST = 200000 };
 
 /* ---- children ----------------------------------------------------------------------------------- */
-
-static int load(const char *library) {
-  double start = now_ns();
-  if (!dlopen(library, RTLD_NOW))
-    return 1;
-  printf("%.1f\n", (now_ns() - start) / 1e3);
-  return 0;
-}
 
 static uint64_t first_number(const char *path, const char *key) {
   char line[256];
@@ -115,35 +105,6 @@ static bool ask(const char *words, bool traced, double *a, double *b, double *c)
   return got && sscanf(line, "%lf %lf %lf", a, b, c) >= 1;
 }
 
-/* Opening it, mapping and relocation included; without it in the page cache this would be the disk's time. */
-static int loading(void) {
-  char words[1100];
-  double times[TURNS], unused;
-  snprintf(words, sizeof words, "load '%s'", library);
-  for (int i = 0; i < TURNS; i++)
-    if (!ask(words, false, &times[i], &unused, &unused))
-      return 1;
-  return report("library_load", median(times, TURNS), "us", 1000);
-}
-
-/* What is mapped of the file: symbols and debug information are not. */
-static int size(void) {
-  Elf64_Ehdr header;
-  double bytes = 0;
-  FILE *file = fopen(library, "rb");
-  if (!file || fread(&header, sizeof header, 1, file) != 1)
-    return 1;
-  for (int i = 0; i < header.e_phnum; i++) {
-    Elf64_Phdr segment;
-    fseek(file, (long)(header.e_phoff + (uint64_t)i * header.e_phentsize), SEEK_SET);
-    if (fread(&segment, sizeof segment, 1, file) != 1)
-      return 1;
-    bytes += segment.p_type == PT_LOAD ? (double)segment.p_filesz : 0;
-  }
-  fclose(file);
-  return report("library_size", bytes / (1 << 20), "MiB", 1.5);
-}
-
 /* Of the newest trace, which is removed: the calls that it counts as lost, and those that it has (with what was not drained
  * when its process ended). False if there is none. */
 static bool count_calls(double *lost, double *recorded) {
@@ -202,8 +163,6 @@ static int losses(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 3 && !strcmp(argv[1], "load"))
-    return load(argv[2]);
   if (argc == 4 && !strcmp(argv[1], "pace"))
     return pace(atof(argv[2]), atof(argv[3]));
   self = argv[0];
@@ -215,7 +174,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   setenv("NCCLTRACE_SHM", areas, 1);
-  int missed = loading() | size() | paces() | losses();
+  int missed = paces() | losses();
   remove_tree(directory);
   remove_tree(areas);
   return missed;
