@@ -242,6 +242,9 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL) | $(NUL
 	$(call say,LD,$@)
 	$(Q)$(LINK_TOOL) $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'
 
+$(BUILD)/bench/bench_codec $(BUILD)/bench/bench_trace_size: $(BUILD)/obj/tests/bench/call_pattern.o
+$(BUILD)/bench/bench_trace_size: $(BUILD)/obj/tests/bench/other_formats.o
+
 # Beside the library, to see what its constructors take.
 INIT_CLOCKS = $(BUILD)/bench/init/first.so $(BUILD)/bench/init/last.so
 $(BUILD)/bench/bench_library: | $(INIT_CLOCKS)

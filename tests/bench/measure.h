@@ -68,6 +68,13 @@ static inline int report(const char *name, double value, const char *unit, doubl
   return !ok;
 }
 
+/* The same for a value that is to be large. */
+static inline int report_least(const char *name, double value, const char *unit, double target) {
+  const bool ok = value >= target;
+  printf("%s %.0f %s target %.0f %s\n", name, value, unit, target, ok ? "ok" : "MISS");
+  return !ok;
+}
+
 static inline int remove_one(const char *path, const struct stat *status, int type,
                              struct FTW *where) {
   (void)status, (void)type, (void)where;
