@@ -242,6 +242,18 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL) | $(NUL
 	$(call say,LD,$@)
 	$(Q)$(LINK_TOOL) $(NULL_NCCL) -Wl,-rpath,'$$ORIGIN/null'
 
+$(BUILD)/bench/bench_codec $(BUILD)/bench/bench_trace_size: $(BUILD)/obj/tests/bench/call_pattern.o
+$(BUILD)/bench/bench_trace_size: $(BUILD)/obj/tests/bench/other_formats.o
+
+# Beside the library, to see what its constructors take.
+INIT_CLOCKS = $(BUILD)/bench/init/first.so $(BUILD)/bench/init/last.so
+$(BUILD)/bench/bench_library: | $(INIT_CLOCKS)
+$(BUILD)/obj/tests/bench/init_clock.o: OBJ_CFLAGS = $(PIC_CFLAGS)
+$(INIT_CLOCKS): $(BUILD)/obj/tests/bench/init_clock.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(NT_LDFLAGS) -shared -o $@ $<
+
 # Traces of a job of any size.
 $(GEN_JOB): $(BUILD)/obj/tests/bench/job_plan.o
 

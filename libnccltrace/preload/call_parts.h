@@ -29,20 +29,23 @@ static inline struct nt_record *nt_record_begin(struct nt_call *call) {
   return call->record;
 }
 
-/* Everything that all shapes share but a stack; not visible until nt_record_publish. Field by field: what a shape
- * writes itself is not written here then. */
-static inline void nt_record_fill(const struct nt_call *call) {
+/* Everything that all shapes share but a stack; not visible until nt_record_publish. `record` is the call's. Read first,
+ * then written field by field: what a shape writes itself is not written here then. */
+static inline void nt_record_fill(const struct nt_call *call, struct nt_record *record) {
   const struct nt_thread *thread = call->thread;
-  struct nt_record *record = call->record;
-  record->enter = call->enter;
+  const uint64_t enter = call->enter;
+  const uint16_t comm = call->comm ? (uint16_t)call->comm->index : 0;
+  const uint16_t group = thread->group_depth ? (uint16_t)thread->group : 0;
+  const uint8_t fn = (uint8_t)call->fn;
+  record->enter = enter;
   record->duration = record->seq = 0;
   record->count = record->send = record->recv = 0;
   record->peer = -1;
   record->stack = record->launch = 0;
-  record->comm = call->comm ? (uint16_t)call->comm->index : 0;
+  record->comm = comm;
   record->stream = 0;
-  record->group = thread->group_depth ? (uint16_t)thread->group : 0;
-  record->fn = (uint8_t)call->fn;
+  record->group = group;
+  record->fn = fn;
   record->dtype = record->op = 255;
   record->result = NT_RESULT_OPEN;
   record->flags = 0;
@@ -58,7 +61,7 @@ static inline void nt_record_stack(const struct nt_call *call) {
 /* Both at once: a record without a stack, for what is too frequent and of too little interest. */
 static inline struct nt_record *nt_record_start_bare(struct nt_call *call) {
   if (NT_LIKELY(nt_record_begin(call) != NULL))
-    nt_record_fill(call);
+    nt_record_fill(call, call->record);
   return call->record;
 }
 

@@ -181,7 +181,7 @@ void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   if (NT_UNLIKELY(!record))
     return;
   uint16_t slot = stream_slot(call, args);
-  nt_record_fill(call);
+  nt_record_fill(call, record);
   fill_transfer(record, args, slot, seq);
   record->op = op;
   if (in_place(call, args))
@@ -199,7 +199,7 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
   uint32_t seq = call->comm && !call->uncounted ? take_p2p(call->comm, call->shape, args->peer) : 0;
   if (NT_UNLIKELY(!record))
     return;
-  nt_record_fill(call);
+  nt_record_fill(call, record);
   fill_transfer(record, args, slot, seq);
   nt_record_stack(call);
   mark_launch(call, args, capture);
@@ -238,7 +238,7 @@ void nt_enter_rma(struct nt_call *call, const struct nt_args *args) {
   struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
   if (NT_UNLIKELY(!record))
     return;
-  nt_record_fill(call);
+  nt_record_fill(call, record);
   fill_transfer(record, args, slot, 0);
   if (call->fn != NT_FN_WaitSignal)
     fill_signal(record, args->peer, args->key, args->nranks);
@@ -263,7 +263,7 @@ void nt_exit_rma(struct nt_call *call, const struct nt_args *args, ncclResult_t 
     struct nt_record *record = nt_record_begin(call);
     if (!record)
       return;
-    nt_record_fill(call);
+    nt_record_fill(call, record);
     fill_wait(record, &waits[i]);
     record->launch = launch;
     record->stream = slot;

@@ -4,11 +4,12 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
+#include "preload/call_data.h"
 #include "preload/fork_lock.h"
 #include "preload/process.h"
 
 static struct nt_cuda_driver table;
-const struct nt_cuda_driver *nt_cuda_driver_found;
+NT_CALL_DATA const struct nt_cuda_driver *nt_cuda_driver_found;
 static struct nt_fork_lock lock;
 
 /* Entry points by name, the present one before its predecessor. */

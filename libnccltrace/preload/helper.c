@@ -27,7 +27,7 @@
 enum {
   TICK_MS = 50,
   HOUSEKEEPING_MS = 500, /* dead threads, neighbours, evidence */
-  MEETING_S = 30,        /* a job's start: neighbours are looked for at every tick */
+  MEETING_S = 30,        /* a job's start: neighbours are looked for as soon as they come */
   COLLECT_GRACE_S = 600,
 };
 
@@ -214,7 +214,8 @@ static void *helper_main(void *unused) {
       if (nt_evidence_update(area, &settings) && drain)
         nt_drain_evidence(drain);
     }
-    if (shared && (housekeeping == now || now - started < MEETING_S * UINT64_C(1000000000)))
+    if (shared && (housekeeping == now || (now - started < MEETING_S * UINT64_C(1000000000) &&
+                                           nt_peers_may_have_come(directory))))
       nt_peers_discover(&peers, directory, area);
     nt_peers_check(&peers, area);
     nt_requests_wait(TICK_MS);

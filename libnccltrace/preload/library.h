@@ -21,11 +21,11 @@ enum {
  * It serves once more when the same object comes back to the same place. From the first call on we hold references of our
  * own, but on objects in another namespace (dlmopen). */
 struct nt_library {
-  void *fn[NT_FN_LIMIT];     /* by enum nt_fn; NULL where the copy lacks the function */
+  uintptr_t low, high;   /* of NCCL's object, if all its functions lie there and callers do not */
+  void *fn[NT_FN_LIMIT]; /* by enum nt_fn; NULL where the copy lacks the function */
   void *answer[NT_FN_LIMIT]; /* what its entry calls; NULL before anybody was given that entry */
-  uintptr_t low, high;     /* of NCCL's object, if all its functions lie there and callers do not */
-  uintptr_t object;        /* one of NCCL's functions */
-  uintptr_t base, dynamic; /* NCCL's object as the loader has it */
+  uintptr_t object;          /* one of NCCL's functions */
+  uintptr_t base, dynamic;   /* NCCL's object as the loader has it */
   int (*get_version)(int *); /* NULL if the copy has none */
   int version;               /* its number, 0 if unknown or never called */
   uint16_t index;

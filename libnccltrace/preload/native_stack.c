@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nccl/comm_id.h"
+#include "preload/call_data.h"
 #include "preload/log.h"
 #include "preload/modules.h"
 #include "preload/process.h"
@@ -20,7 +21,7 @@
 
 enum { OWN_FRAMES = 8 /* at most, in front of the caller of NCCL */ };
 
-bool nt_native_on;
+NT_CALL_DATA bool nt_native_on;
 
 static char state[240];
 static const struct nt_unwinder *unwinder;

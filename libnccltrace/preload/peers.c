@@ -4,15 +4,28 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
+#include "nccl/comm_id.h"
 #include "preload/oom.h"
 #include "trace/clock.h"
+
+enum { ARRIVAL_S = 2 }; /* from the making of an area until its process holds the lock */
 
 static bool same_job(const struct nt_area_header *a, const struct nt_area_header *b) {
   return a->world_size == b->world_size && a->restart == b->restart &&
          memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0 &&
          memcmp(a->run_id, b->run_id, sizeof(a->run_id)) == 0;
+}
+
+bool nt_peers_may_have_come(const char *directory) {
+  struct stat status;
+  struct timespec now;
+  if (stat(directory, &status) != 0)
+    return false;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec - status.st_mtim.tv_sec <= ARRIVAL_S;
 }
 
 static bool known(const struct nt_peers *peers, const char *path) {
@@ -22,11 +35,25 @@ static bool known(const struct nt_peers *peers, const char *path) {
   return false;
 }
 
+static bool is_stranger(const struct nt_peers *peers, uint64_t name) {
+  for (unsigned i = 0; i < peers->strangers && i < NT_STRANGERS; i++)
+    if (peers->stranger[i] == name)
+      return true;
+  return false;
+}
+
 static void meet(struct nt_peers *peers, const char *path, const struct nt_area *own) {
   struct nt_peer *peer = &peers->peer[peers->count];
-  if (known(peers, path) || strcmp(path, own->path) == 0 || nt_area_open(path, 0, &peer->area) != 0)
+  const uint64_t name = nt_hash(path, strlen(path)).lo;
+  if (known(peers, path) || is_stranger(peers, name) || strcmp(path, own->path) == 0 ||
+      nt_area_open(path, 0, &peer->area) != 0)
     return;
-  if (!same_job(peer->area.header, own->header) || nt_area_is_locked(peer->area.fd) != 1) {
+  const struct nt_area_header *header = peer->area.header;
+  const bool ready = atomic_load_explicit(&header->ready, memory_order_acquire);
+  const bool ours = same_job(header, own->header);
+  if (!ready || !ours || nt_area_is_locked(peer->area.fd) != 1) {
+    if (ready && !ours)
+      peers->stranger[peers->strangers++ % NT_STRANGERS] = name;
     nt_area_close(&peer->area);
     return;
   }

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/call_data.h"
 #include "preload/comm_config.h"
 #include "preload/comms.h"
 #include "preload/dlsym_filter.h"
@@ -40,10 +41,10 @@
 
 enum { LAST_DRAIN_MS = 200 };
 
-struct nt_process nt_process;
+NT_CALL_DATA struct nt_process nt_process;
 
 static struct nt_guard never;
-struct nt_guard *nt_guard = &never;
+NT_CALL_DATA struct nt_guard *nt_guard = &never;
 
 static struct nt_fork_lock lock;
 static struct nt_settings

@@ -20,9 +20,9 @@
 #define NT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 struct nt_process {
-  struct nt_area area;
   enum nt_clock_kind clock;
   uint32_t incarnation; /* counts starts, so that a forked child's threads know theirs are stale */
+  struct nt_area area;
 };
 
 extern struct nt_process nt_process;

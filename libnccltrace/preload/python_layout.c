@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preload/call_data.h"
 #include "preload/fork_lock.h"
 #include "preload/modules.h"
 #include "preload/python_rows.h"
@@ -22,7 +23,7 @@ static const struct nt_python_layout table[] = {
     [NT_PYTHON_ROW_3_14] = NT_PYTHON_3_14,
 };
 
-const struct nt_python *nt_python_found;
+NT_CALL_DATA const struct nt_python *nt_python_found;
 
 static struct nt_python python;
 static const char *version_text, *state_text;

@@ -235,8 +235,8 @@ struct nt_area_header {
   _Atomic int32_t exit_code;
   _Atomic uint64_t exit_ns; /* CLOCK_REALTIME */
   /* counts: nothing is lost in silence */
-  _Atomic uint64_t calls;        /* records in chunks that were given back, see nt_ring_calls */
-  _Atomic uint64_t lost;         /* calls that found no room */
+  _Atomic uint64_t calls; /* in chunks that were given back, or without one; see nt_ring_calls */
+  _Atomic uint64_t lost;  /* calls that found no room */
   _Atomic uint64_t overwritten;  /* calls that were in segments the ring has retired */
   _Atomic uint64_t comms_lost;   /* communicators that found no slot */
   _Atomic uint64_t abandoned;    /* calls that never returned though their thread went on */

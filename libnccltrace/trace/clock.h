@@ -25,10 +25,10 @@ enum nt_clock_kind nt_clock_pick(void);
 /* Now, in ticks of `kind`. */
 static inline uint64_t nt_clock_ticks(enum nt_clock_kind kind) {
 #if defined(__x86_64__)
-  if (kind == NT_CLOCK_TSC)
+  if (__builtin_expect(kind == NT_CLOCK_TSC, 1))
     return __rdtsc();
 #elif defined(__aarch64__)
-  if (kind == NT_CLOCK_TSC) {
+  if (__builtin_expect(kind == NT_CLOCK_TSC, 1)) {
     /* No barrier, as with rdtsc: a few instructions early or late are below what the counter resolves. */
     uint64_t ticks;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));

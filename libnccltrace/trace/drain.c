@@ -404,7 +404,9 @@ static uint64_t state_age(const struct nt_drain *drain) {
 
 static int write_out(struct nt_drain *drain, enum nt_drain_how how) {
   const uint64_t idle = drain->now - drain->active;
-  const bool stall = !drain->stalled && idle >= (drain->file.network ? STALL_NETWORK : SECOND);
+  /* Calls that wait for more have not stopped: at a slow pace they wait for a second, each time. */
+  const bool stall = !drain->stalled && !drain->waiting_calls &&
+                     idle >= (drain->file.network ? STALL_NETWORK : SECOND);
   const bool asked = how != NT_DRAIN_LAZY;
   int rc = 0;
   if (asked || stall || !drain->file.network)

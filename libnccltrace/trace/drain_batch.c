@@ -144,7 +144,10 @@ static void confirm(struct nt_drain *drain) {
   const struct nt_batch *batch = &drain->batch;
   for (uint32_t r = 0; r < batch->run_count; r++) {
     const struct nt_waiting *run = &drain->taken[r];
-    nt_ring_set_drained(&drain->area->chunks[run->chunk], run->generation, run->to);
+    /* Restarted after it was copied: counted as lost, and yet in the frame. */
+    if (!nt_ring_set_drained(&drain->area->chunks[run->chunk], run->generation, run->to))
+      atomic_fetch_sub_explicit(&drain->area->header->lost, run->to - run->from,
+                                memory_order_relaxed);
     for (uint32_t i = 0; i < drain->waiting_count; i++)
       if (drain->waiting[i].chunk == run->chunk)
         drain->waiting[i].from = run->to;

@@ -10,13 +10,30 @@
 
 #include <string.h>
 
-/* Generation odd, counters reset, generation even. Runs in the owner only. */
+/* The chunk's `count` records are overwritten: all that were not drained are lost. Counted first and corrected then, since
+ * the helper takes back what it has copied and not confirmed: the count never falls below what is lost. */
+static uint64_t count_lost(struct nt_area *area, struct nt_chunk *chunk, uint32_t generation,
+                           uint32_t count) {
+  atomic_fetch_add_explicit(&area->header->lost, count, memory_order_relaxed);
+  const uint32_t word = atomic_exchange_explicit(
+      &chunk->drained, nt_ring_drained_word(generation + 2, 0), memory_order_acq_rel);
+  const uint32_t drained = word >> 8 == (generation & 0xffffffu) ? word & 0xffu : 0;
+  atomic_fetch_sub_explicit(&area->header->lost, drained, memory_order_relaxed);
+  atomic_fetch_add_explicit(&area->header->calls, count, memory_order_relaxed);
+  return count - drained;
+}
+
+/* Generation odd, counters reset, generation even. `over`: the chunk is the owner's, and full. Runs in the owner only. */
 static void chunk_reset(struct nt_area *area, struct nt_chunk *chunk,
-                        const struct nt_ring_writer *writer, uint64_t lost) {
+                        const struct nt_ring_writer *writer, bool over) {
   uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_relaxed);
+  uint64_t lost = 0;
   atomic_store_explicit(&chunk->generation, generation | 1u, memory_order_relaxed);
   /* Readers that see anything written below also see the odd generation. */
   atomic_thread_fence(memory_order_release);
+  if (over)
+    lost = atomic_load_explicit(&chunk->lost, memory_order_relaxed) +
+           count_lost(area, chunk, generation, writer->next);
   chunk->serial =
       atomic_fetch_add_explicit(&area->header->next_serial, 1, memory_order_relaxed) + 1;
   chunk->thread = writer->thread;
@@ -47,18 +64,14 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   if (chunk) {
     if (old)
       nt_ring_retire(area, writer);
-    chunk_reset(area, chunk, writer, 0);
+    chunk_reset(area, chunk, writer, false);
   } else if (old) {
     /* Nothing free: overwrite our own past, and say how much of it nobody had read. */
-    uint32_t generation = atomic_load_explicit(&old->generation, memory_order_relaxed);
-    uint32_t gone = writer->next - nt_ring_drained(old, generation);
-    uint64_t lost = atomic_load_explicit(&old->lost, memory_order_relaxed) + gone;
-    atomic_fetch_add_explicit(&area->header->lost, gone, memory_order_relaxed);
-    atomic_fetch_add_explicit(&area->header->calls, writer->next, memory_order_relaxed);
-    chunk_reset(area, old, writer, lost);
+    chunk_reset(area, old, writer, true);
     chunk = old;
   } else {
     atomic_fetch_add_explicit(&area->header->lost, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&area->header->calls, 1, memory_order_relaxed);
     return false;
   }
   writer->chunk = chunk;

@@ -9,6 +9,8 @@
  *   enter     fields of records[published], then published + 1         (release)
  *   exit      duration, result, flags, then closed = published          (release)
  *   full      OWNED -> RETIRED; claim another; none free: restart the same chunk, counting what is lost
+ *   drained   the helper says how many records are in a frame; a restart takes that word away from it, so that
+ *             each record is either in a frame or counted
  *   drain     a reader loads generation, closed, published (acquire), copies, and discards the copy
  *             when the generation has moved
  *   free      helper: RETIRED and drained == closed -> FREE
@@ -63,7 +65,7 @@ void nt_ring_retire(struct nt_area *area, struct nt_ring_writer *writer);
 /* The same for the chunk of a thread that is gone; `calls` are published in it. */
 void nt_chunk_retire(struct nt_area *area, struct nt_chunk *chunk, uint32_t calls);
 
-/* Calls published so far: those of chunks that were given back, and those in the others. Any process; while a chunk
+/* Calls published so far, those that found no room included: those of chunks that were given back, and those in the others. Any process; while a chunk
  * is being retired its calls may be missing. */
 uint64_t nt_ring_calls(const struct nt_area *area);
 
@@ -89,11 +91,22 @@ static inline uint32_t nt_ring_drained(const struct nt_chunk *chunk, uint32_t ge
   return word >> 8 == (generation & 0xffffffu) ? word & 0xffu : 0;
 }
 
-/* Helper only, once the frame that holds records [0, count) is safe. */
-static inline void nt_ring_set_drained(struct nt_chunk *chunk, uint32_t generation,
+static inline uint32_t nt_ring_drained_word(uint32_t generation, uint32_t count) {
+  return (generation & 0xffffffu) << 8 | (count & 0xffu);
+}
+
+/* Helper only, once the frame that holds records [0, count) is safe. False if the owner has restarted the chunk: all
+ * that was not drained by then it has counted as lost, what is in the frame included. */
+static inline bool nt_ring_set_drained(struct nt_chunk *chunk, uint32_t generation,
                                        uint32_t count) {
-  uint32_t word = (generation & 0xffffffu) << 8 | (count & 0xffu);
-  atomic_store_explicit(&chunk->drained, word, memory_order_release);
+  uint32_t word = atomic_load_explicit(&chunk->drained, memory_order_acquire);
+  const uint32_t ahead = (word >> 8) - (generation & 0xffffffu);
+  if (ahead & 0xffffffu && !(ahead & 0x800000u))
+    return false;
+  /* A failure's acquire pairs with the restart: what it counted is in the area's count. */
+  return atomic_compare_exchange_strong_explicit(&chunk->drained, &word,
+                                                 nt_ring_drained_word(generation, count),
+                                                 memory_order_release, memory_order_acquire);
 }
 
 /* Helper only: frees a retired chunk whose closed records are all drained. `generation` is the one the

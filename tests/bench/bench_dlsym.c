@@ -44,15 +44,9 @@ static int child(void) {
 }
 
 static bool measure(const char *self, const char *library, double out[KINDS]) {
-  char command[2048], line[64];
+  char command[2048];
   snprintf(command, sizeof(command), "LD_PRELOAD='%s' '%s' child", library, self);
-  FILE *pipe = popen(command, "r");
-  int got = 0;
-  for (; pipe && got < KINDS && fgets(line, sizeof(line), pipe); got++)
-    out[got] = atof(line);
-  if (pipe)
-    pclose(pipe);
-  return got == KINDS;
+  return numbers_of(command, out, KINDS);
 }
 
 int main(int argc, char **argv) {
@@ -74,11 +68,8 @@ int main(int argc, char **argv) {
         (mode ? traced : bare)[kind][turn] = values[kind];
     }
   }
-  for (int kind = 0; kind < KINDS; kind++) {
-    double value = median(traced[kind], TURNS) - median(bare[kind], TURNS);
-    printf("%s %.1f ns target %.1f %s\n", labels[kind], value, targets[kind],
-           value <= targets[kind] ? "ok" : "MISS");
-    missed |= value > targets[kind];
-  }
+  for (int kind = 0; kind < KINDS; kind++)
+    missed |= report(labels[kind], median(traced[kind], TURNS) - median(bare[kind], TURNS), "ns",
+                     targets[kind]);
   return missed;
 }

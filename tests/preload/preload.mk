@@ -71,8 +71,8 @@ $(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process
 
 # Its NCCL is that of the benchmarks.
 NULL_LINK = $(BUILD)/bench/null/libnccl.so.2 -Wl,-rpath,$(abspath $(BUILD))/bench/null -Wl,-z,now
-scenario: $(BUILD)/preload/path_calls
-$(BUILD)/preload/path_calls: tests/preload/path_calls.c $(BUILD)/bench/null/libnccl.so.2 $(BUILD)/.flags
+scenario: $(BUILD)/preload/path_calls $(BUILD)/preload/flood
+$(BUILD)/preload/path_calls $(BUILD)/preload/flood: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/bench/null/libnccl.so.2 $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< $(NULL_LINK)

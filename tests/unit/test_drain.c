@@ -382,6 +382,26 @@ static void the_spool_of_a_killed_writer_is_not_written_twice(void **state) {
   fixture_expect(file, 0, 1, 701, true);
 }
 
+/* Else a slow pace would cost a sync a second. */
+static void calls_that_wait_for_more_have_not_stopped(void **state) {
+  struct fixture *f = *state;
+  fixture_area(f, 1 << 20);
+  fixture_drain(f, 8 << 20);
+  f->drain->file.network = true; /* the state itself is written once a minute */
+  fixture_calls(f, 100);
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_FLUSH), 100);
+  const uint64_t written = f->drain->file.state_version;
+  fixture_calls(f, 10);
+  f->drain->active -= 6 * UINT64_C(1000000000);
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_LAZY), 0);
+  assert_int_equal(f->drain->file.state_version, written);
+  f->drain->waiting_since = 1;
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_LAZY), 10);
+  f->drain->active -= 6 * UINT64_C(1000000000);
+  assert_int_equal(nt_drain_tick(f->drain, NT_DRAIN_LAZY), 0);
+  assert_int_equal(f->drain->file.state_version, written + 1);
+}
+
 static void a_shared_file_system_is_spared(void **state) {
   struct fixture *f = *state;
   struct stat before, after;
@@ -466,6 +486,7 @@ int main(void) {
       TEST(a_thread_that_died_in_a_call_is_drained),
       TEST(a_full_disk_is_counted_and_survived),
       TEST(a_ring_without_a_disk_loses_the_oldest_and_says_so),
+      TEST(calls_that_wait_for_more_have_not_stopped),
       TEST(a_shared_file_system_is_spared),
       TEST(a_removed_directory_comes_back_a_removed_file_does_not),
       TEST(the_spool_of_a_killed_writer_is_not_written_twice),

@@ -135,6 +135,26 @@ static void without_a_free_chunk_the_oldest_calls_are_lost_and_counted(void **st
   struct nt_ring_writer other = {.thread = 2};
   assert_null(nt_ring_next(&area, &other));
   assert_int_equal(atomic_load(&area.header->lost), NT_CHUNK_RECORDS + 1);
+  assert_int_equal(nt_ring_calls(&area), room + 2);
+  drop_area(&area);
+}
+
+/* The helper copies records, makes a frame of them and confirms; the owner may start over in between. */
+static void what_was_copied_before_a_restart_and_not_confirmed_counts_as_lost(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 1};
+  uint64_t room = (uint64_t)area.header->chunk_count * NT_CHUNK_RECORDS;
+  for (uint64_t i = 0; i < room; i++)
+    write_call(&area, &writer, i);
+  const uint32_t generation = atomic_load(&writer.chunk->generation);
+  assert_true(nt_ring_set_drained(writer.chunk, generation, 100));
+  write_call(&area, &writer, room);
+  assert_int_equal(atomic_load(&area.header->lost), NT_CHUNK_RECORDS - 100);
+  assert_false(nt_ring_set_drained(writer.chunk, generation, NT_CHUNK_RECORDS));
+  assert_int_equal(nt_ring_drained(writer.chunk, generation), 0);
+  assert_true(nt_ring_set_drained(writer.chunk, generation + 2, 1));
+  assert_int_equal(nt_ring_drained(writer.chunk, generation + 2), 1);
   drop_area(&area);
 }
 
@@ -350,6 +370,7 @@ int main(void) {
       cmocka_unit_test(a_full_chunk_is_retired_and_another_taken),
       cmocka_unit_test(every_call_is_counted_once_wherever_its_chunk_went),
       cmocka_unit_test(without_a_free_chunk_the_oldest_calls_are_lost_and_counted),
+      cmocka_unit_test(what_was_copied_before_a_restart_and_not_confirmed_counts_as_lost),
       cmocka_unit_test(a_late_drained_mark_does_not_reach_a_reset_chunk),
       cmocka_unit_test(a_snapshot_is_never_torn),
       cmocka_unit_test(records_survive_sigkill),

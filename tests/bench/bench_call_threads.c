@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a traced call costs over the bare call when eight threads make calls at the same time, each on a communicator of
+ * its own, beside what it costs when one does.
+ *
+ * Measured is the processor time of each thread: it does not grow where threads wait for a processor, and does where one
+ * processor waits for a cache line that another one writes. How much that would be is shown by eight threads that
+ * call on one communicator, and so count in the same words.
+ *
+ *   bench_call_threads                  prints NAME VALUE UNIT target VALUE ok|MISS lines
+ *   bench_call_threads THREADS COMMS    prints the median nanoseconds of a call, and of a reading of the clock
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "measure.h"
+#include "nccl/nccl_types.h"
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank);
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+
+/* So long a batch that threads are at it together, and so many calls a second that the helper keeps up. */
+enum { MOST = 8, BATCH = 2000, ROUNDS = 20, TURNS = 5, A_SECOND = 200000 };
+
+static int threads, comms;
+static ncclComm_t handles[MOST];
+static double samples[MOST * ROUNDS];
+static pthread_barrier_t together;
+
+static double thread_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static void batch(ncclComm_t comm) {
+  char *buffer = (char *)0x1000;
+  for (int i = 0; i < BATCH; i++)
+    ncclAllReduce(buffer, buffer + 4096 * (i % 200), 1024, ncclFloat32, ncclSum, comm, NULL);
+}
+
+static void *run_thread(void *word) {
+  const int self = (int)(intptr_t)word;
+  const ncclComm_t comm = handles[self % comms];
+  const long pause = 1000000000L / A_SECOND * BATCH * threads;
+  for (int round = 0; round < ROUNDS; round++) {
+    pthread_barrier_wait(&together);
+    const double start = thread_ns();
+    batch(comm);
+    samples[self * ROUNDS + round] = (thread_ns() - start) / BATCH;
+    pthread_barrier_wait(&together);
+    if (self == 0)
+      nanosleep(&(struct timespec){0, pause}, NULL);
+  }
+  return NULL;
+}
+
+static int child(void) {
+  pthread_t started[MOST];
+  for (int i = 0; i < comms; i++) {
+    const ncclUniqueId id = {{(char)(i + 1)}};
+    if (ncclCommInitRank(&handles[i], 8, id, i) != ncclSuccess)
+      return 1;
+  }
+  pthread_barrier_init(&together, NULL, (unsigned)threads);
+  for (intptr_t i = 0; i < threads; i++)
+    if (pthread_create(&started[i], NULL, run_thread, (void *)i))
+      return 1;
+  for (int i = 0; i < threads; i++)
+    pthread_join(started[i], NULL);
+  printf("%.3f\n%.3f\n", median(samples, threads * ROUNDS), clock_reading_ns());
+  return 0;
+}
+
+enum mode { ONE, EIGHT, SHARED, MODES };
+
+static const char *const words[MODES] = {"1 1", "8 8", "8 1"};
+
+/* The median of all turns, and of the clock's readings; false if a child did not run. */
+static bool measure(const char *self, const char *library, const char *directory,
+                    double over[MODES], double *reading) {
+  double times[2][MODES][TURNS], readings[TURNS], values[2];
+  char command[2048];
+  for (int run = 0; run < TURNS * MODES * 2; run++) {
+    const int traced = run % 2, mode = run / 2 % MODES, turn = run / 2 / MODES;
+    snprintf(command, sizeof command, "NCCLTRACE_DIR='%s' LD_PRELOAD='%s' '%s' %s", directory,
+             traced ? library : "", self, words[mode]);
+    if (!numbers_of(command, values, 2))
+      return false;
+    times[traced][mode][turn] = values[0];
+    readings[turn] = values[1];
+  }
+  for (int mode = 0; mode < MODES; mode++)
+    over[mode] = median(times[1][mode], TURNS) - median(times[0][mode], TURNS);
+  *reading = median(readings, TURNS);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  double over[MODES], reading;
+  char directory[] = "/tmp/nccltrace-bench-XXXXXX";
+  const char *library = getenv("NCCLTRACE_LIBRARY");
+  if (argc == 3) {
+    threads = atoi(argv[1]), comms = atoi(argv[2]);
+    return threads < 1 || threads > MOST || comms < 1 || comms > MOST ? 2 : child();
+  }
+  if (!mkdtemp(directory)) {
+    perror("bench_call_threads: no temporary directory in /tmp");
+    return 1;
+  }
+  const bool ran = library && measure(argv[0], library, directory, over, &reading);
+  remove_tree(directory);
+  if (!ran) {
+    fprintf(stderr, "bench_call_threads: the measured program did not run\n");
+    return 1;
+  }
+  int missed =
+      report("call_allreduce_8_threads_over_bare", over[EIGHT], "ns", call_target_ns(reading));
+  missed |= report("call_allreduce_8_threads_over_1", over[EIGHT] / over[ONE], "times", 1.25);
+  printf("call_allreduce_8_threads_one_comm_over_bare %.2f ns target - ok\n", over[SHARED]);
+  return missed;
+}
