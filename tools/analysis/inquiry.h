@@ -142,8 +142,8 @@ struct nt_votes {
 };
 int nt_count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
                    struct nt_votes *votes);
-/* The other side ended well, owes nothing else, and went past the place where it should have called: a message left out, and
- * no early end. Which of the queue that was; 0 if it is not so. */
+/* The other side ended well, and went past the place where it should have called and owes nothing else, or made its last call
+ * together with one that lacks nothing: a message left out, and no early end. Which of the queue that was; 0 if it is not so. */
 uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Where the other side went past its place, as evidence, if it did. */
 void nt_say_passed(const struct nt_inquiry *inquiry, struct nt_finding *finding,

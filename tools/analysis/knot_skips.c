@@ -32,9 +32,7 @@ bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct
                           2) == 0;
 }
 
-/* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
- * place its turns may have ended. */
-static bool is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
+bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
   const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   const struct nt_model_call *own = NULL;
   for (uint32_t i = 0; i < model->call_count; i++)
@@ -52,6 +50,13 @@ static bool is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) 
   return false;
 }
 
+bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
+                        const struct nt_stuck *second) {
+  const uint64_t kind = kind_of(knot, first, rank);
+  return kind != NT_KIND_NONE && nt_foretell_left_out(knot->inquiry->job, rank, kind,
+                                                      nt_knot_issued_ns(knot, second, rank));
+}
+
 /* Has the rank not called it? Collectives that it called later are a matter of votes; messages would have been paired
  * with others. */
 static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *stuck) {
@@ -67,7 +72,7 @@ static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
   const uint32_t own = nt_knot_waits_in(knot, rank);
   const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
   return lacks(knot, rank, stuck) && at && nt_knot_stuck(knot, own) != stuck &&
-         is_used_line(knot, rank, at) &&
+         nt_knot_is_used_line(knot, rank, at) &&
          nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
 }
 
@@ -114,7 +119,7 @@ static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
   const struct nt_waits *waits = &knot->inquiry->waits;
   const struct nt_stuck *found = NULL;
   for (uint32_t i = 0; i < who->count; i++)
-    if (!is_used_line(knot, who->list[i].rank, who->list[i].turn.at_ns))
+    if (!nt_knot_is_used_line(knot, who->list[i].rank, who->list[i].turn.at_ns))
       return NULL;
   for (uint32_t pass = 0; pass < 2 && !found; pass++)
     for (uint32_t w = 0; w < waits->count; w++)
