@@ -129,8 +129,8 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
   nt_inquiry_waiting_in(waiting, sizeof waiting, knot->inquiry, finding, named);
   if (skipped && finding->class == NT_CLASS_P2P && is_own_message(knot, finding, named)) {
     nt_finding_say(finding,
-                   "by the order of its earlier turns %s makes one message too many, %s, which has "
-                   "no counterpart%s",
+                   "by its earlier turns, or by what others do there, %s makes one message too "
+                   "many, %s, which has no counterpart%s",
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
   } else if (skipped && finding->class == NT_CLASS_P2P) {
     nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",

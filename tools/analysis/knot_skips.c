@@ -6,6 +6,7 @@
 #include "analysis/graphs.h"
 #include "analysis/knot_parts.h"
 #include "analysis/knot_turns.h"
+#include "analysis/peers.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -54,7 +55,7 @@ bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct 
                         const struct nt_stuck *second) {
   const uint64_t kind = kind_of(knot, first, rank);
   return kind != NT_KIND_NONE && nt_foretell_left_out(knot->inquiry->job, rank, kind,
-                                                      nt_knot_issued_ns(knot, second, rank));
+                                                      nt_knot_issued_ns(knot, second, rank)) != 0;
 }
 
 /* Has the rank not called it? Collectives that it called later are a matter of votes; messages would have been paired
@@ -71,9 +72,13 @@ static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
                            const struct nt_stuck *stuck) {
   const uint32_t own = nt_knot_waits_in(knot, rank);
   const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
-  return lacks(knot, rank, stuck) && at && nt_knot_stuck(knot, own) != stuck &&
-         nt_knot_is_used_line(knot, rank, at) &&
-         nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
+  if (!lacks(knot, rank, stuck) || !at || nt_knot_stuck(knot, own) == stuck ||
+      !nt_knot_is_used_line(knot, rank, at))
+    return false;
+  const uint32_t instead =
+      nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
+  return instead && !nt_peers_is_usual(knot->inquiry->job, rank, instead - 1,
+                                       nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
 }
 
 /* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
@@ -142,6 +147,57 @@ static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
   return found;
 }
 
+/* By what ranks of other communicators did at the same place, does each member that lacks the operation owe it? From a new
+ * line it may have taken another order. */
+static bool owe_it(const struct nt_knot *knot, const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &knot->inquiry->job->joints[stuck->joint];
+  int64_t at = 0;
+  for (uint32_t m = 0; m < joint->member_count; m++)
+    if (joint->members[m].called < stuck->seq &&
+        (!nt_peers_blame(knot->inquiry->job, joint, stuck->seq, m, &at) ||
+         !nt_knot_is_used_line(knot, joint->members[m].rank, at)))
+      return false;
+  return true;
+}
+
+/* The message of the knot that one of its ranks made where its peers in other communicators all went on without. */
+static const struct nt_stuck *odd_message(const struct nt_knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
+    if ((stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV) &&
+        nt_peers_suffice(knot->inquiry->job,
+                         nt_peers_without(knot->inquiry, &knot->inquiry->p2p.ends[stuck->item])))
+      return stuck;
+  }
+  return NULL;
+}
+
+/* Blames those who lack an operation that their peers in other communicators made, who did as those who wait; the oldest. Else who
+ * is in a message that its peers did not make. */
+static const struct nt_stuck *blame_by_peers(const struct nt_knot *knot, struct nt_finding *finding,
+                                             uint32_t *seq, int *status) {
+  const struct nt_stuck *found = NULL;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
+    if (stuck->kind == NT_STUCK_COLLECTIVE && (!found || stuck->since_ns < found->since_ns) &&
+        !stuck->leaver_count && owe_it(knot, stuck))
+      found = stuck;
+  }
+  const struct nt_stuck *odd = found ? NULL : odd_message(knot);
+  *seq = found ? found->seq : odd ? odd->seq : 0;
+  if (odd)
+    *status = nt_finding_add(knot->inquiry->job, &finding->blame,
+                             knot->inquiry->p2p.ends[odd->item].rank);
+  for (uint32_t i = 0; found && i < found->laggard_count && !*status; i++) {
+    *status = nt_finding_add(knot->inquiry->job, &finding->blame, found->laggards[i]);
+    nt_lines_add(&finding->evidence,
+                 "ranks of other communicators that were at the same place as rank %d made this "
+                 "call there, and none went on as it did",
+                 knot->inquiry->job->model->ranks[found->laggards[i]].world);
+  }
+  return found ? found : odd;
+}
+
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status) {
   struct nt_departures who = {0};
@@ -152,6 +208,8 @@ const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct 
     found = blame_skippers(knot, finding, status);
   if (!*status && !who.common && !found)
     found = blame_departed(knot, &who, finding, seq, status);
+  if (!*status && !found && finding->class != NT_CLASS_P2P)
+    found = blame_by_peers(knot, finding, seq, status);
   free(who.list);
   return found;
 }
