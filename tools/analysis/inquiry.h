@@ -137,7 +137,7 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
                        struct nt_finding *finding);
 /* The rank made this message, or one before it in the queue, as it always had, where ranks of other communicators all went on
  * without. How many; 0 if it is not so. */
-uint32_t nt_peers_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
+uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Of the numbers of messages that the two sides made, is each what most others made? 1 yes, 0 no, -1 there are no others.
  * Returns 0 or -NT_ERR_MEMORY. */
 struct nt_votes {

@@ -11,7 +11,7 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 #include "analysis/sequence.h"
 #include "cli/text.h"
 
@@ -107,9 +107,9 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
   theirs |= past;
   if (!own && !theirs)
     own = theirs = true;
-  const uint32_t peers = nt_peers_without(inquiry, end);
+  const uint32_t peers = nt_witnesses_without(inquiry, end);
   if (peers) {
-    finding->confidence = nt_peers_suffice(inquiry->job, peers) ? NT_LIKELY : NT_UNDECIDED;
+    finding->confidence = nt_witnesses_suffice(inquiry->job, peers) ? NT_LIKELY : NT_UNDECIDED;
     own = finding->confidence == NT_LIKELY;
     theirs = false;
   }

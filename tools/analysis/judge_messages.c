@@ -5,7 +5,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/call_text.h"
@@ -214,7 +214,7 @@ static void say_awaited(const struct nt_inquiry *inquiry, struct nt_finding *fin
                  ranks[end->rank].world, ranks[partner->rank].world);
 }
 
-uint32_t nt_peers_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
   enum { LOOKED_AT = 32 };
   const struct nt_p2p *p2p = &inquiry->p2p;
   const uint32_t item = (uint32_t)(end - p2p->ends);
@@ -228,7 +228,7 @@ uint32_t nt_peers_without(const struct nt_inquiry *inquiry, const struct nt_p2p_
       continue;
     looked++;
     const uint32_t others =
-        nt_peers_against(inquiry->job, end->rank, p2p->ends[i].call, end->joint);
+        nt_witnesses_against(inquiry->job, end->rank, p2p->ends[i].call, end->joint);
     if (others)
       return others;
   }
@@ -248,9 +248,9 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
     say_awaited(inquiry, finding, end);
     return nt_finding_add(inquiry->job, &finding->blame, end->rank);
   }
-  const uint32_t peers = nt_peers_without(inquiry, end);
+  const uint32_t peers = nt_witnesses_without(inquiry, end);
   if (peers) {
-    const bool enough = nt_peers_suffice(inquiry->job, peers);
+    const bool enough = nt_witnesses_suffice(inquiry->job, peers);
     finding->confidence = enough ? NT_LIKELY : NT_UNDECIDED;
     nt_lines_add(&finding->evidence,
                  "ranks of other communicators that were at the same place as rank %d went on "

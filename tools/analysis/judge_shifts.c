@@ -4,14 +4,14 @@
  *
  * That some members did not call the last one is certain and no vote. That it is left over from a call that
  * the others never made takes a majority, and anchors that say so of all calls since; or ranks of other
- * communicators that did without it at the same place (peers.h).
+ * communicators that did without it at the same place (witnesses.h).
  */
 #include <string.h>
 
 #include "analysis/anchors.h"
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 
 /* Calls that would not agree without the shift, from which on it is certain. */
 enum { CERTAIN_FROM = 3 };
@@ -94,7 +94,7 @@ static int tell_extra(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   else
     nt_lines_add(&finding->evidence, "%s: without that call the %u that follow it agree",
                  nt_anchor_text(shift->anchor), shift->agree);
-  if (stuck->peers ? nt_peers_suffice(inquiry->job, stuck->peers)
+  if (stuck->peers ? nt_witnesses_suffice(inquiry->job, stuck->peers)
                    : 2 * nt_rank_set_count(&ahead) + joint->absent < joint->member_count) {
     finding->confidence = !stuck->peers && shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
     finding->blame = ahead;

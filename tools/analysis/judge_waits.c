@@ -154,7 +154,7 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
   if (fate->kind == NT_FATE_DEAD)
     return NT_CLASS_DEAD;
   if (message && fate->kind == NT_FATE_LEFT &&
-      nt_peers_without(inquiry, &inquiry->p2p.ends[stuck->item]))
+      nt_witnesses_without(inquiry, &inquiry->p2p.ends[stuck->item]))
     return NT_CLASS_P2P;
   if (message && nt_went_past(inquiry, &inquiry->p2p.ends[stuck->item]))
     return NT_CLASS_P2P;

@@ -6,7 +6,7 @@
 #include "analysis/graphs.h"
 #include "analysis/knot_parts.h"
 #include "analysis/knot_turns.h"
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -77,8 +77,8 @@ static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
     return false;
   const uint32_t instead =
       nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
-  return instead && !nt_peers_is_usual(knot->inquiry->job, rank, instead - 1,
-                                       nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
+  return instead && !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
+                                           nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
 }
 
 /* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
@@ -154,7 +154,7 @@ static bool owe_it(const struct nt_knot *knot, const struct nt_stuck *stuck) {
   int64_t at = 0;
   for (uint32_t m = 0; m < joint->member_count; m++)
     if (joint->members[m].called < stuck->seq &&
-        (!nt_peers_blame(knot->inquiry->job, joint, stuck->seq, m, &at) ||
+        (!nt_witnesses_blame(knot->inquiry->job, joint, stuck->seq, m, &at) ||
          !nt_knot_is_used_line(knot, joint->members[m].rank, at)))
       return false;
   return true;
@@ -165,8 +165,9 @@ static const struct nt_stuck *odd_message(const struct nt_knot *knot) {
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
     if ((stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV) &&
-        nt_peers_suffice(knot->inquiry->job,
-                         nt_peers_without(knot->inquiry, &knot->inquiry->p2p.ends[stuck->item])))
+        nt_witnesses_suffice(
+            knot->inquiry->job,
+            nt_witnesses_without(knot->inquiry, &knot->inquiry->p2p.ends[stuck->item])))
       return stuck;
   }
   return NULL;

@@ -2,14 +2,14 @@
 /*
  * All members of the communicators in a knot are asked: where several leave the same out, the program may have taken a
  * branch, and who did not take it may be the one that is wrong. Ranks of other communicators that were
- * at the same place are asked as well (peers.h).
+ * at the same place are asked as well (witnesses.h).
  */
 #include "analysis/knot_turns.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 
 struct poll {
   uint32_t joints[NT_TURN_JOINTS], joint_count; /* of collectives */
@@ -65,7 +65,7 @@ static bool is_shared(const struct nt_job *job, const struct nt_departure *depar
   const uint32_t except = kind < job->joint_count ? (uint32_t)kind : NT_NONE;
   for (uint32_t i = 0; i < rank->call_count; i++)
     if (rank->calls[i].enter_ns == departure->turn.at_ns && rank->calls[i].view != NT_NONE)
-      return nt_peers_is_usual(job, departure->rank, i, except);
+      return nt_witnesses_is_usual(job, departure->rank, i, except);
   return false;
 }
 

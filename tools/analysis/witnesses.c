@@ -3,7 +3,7 @@
  * In a job of many equal groups the other groups are witnesses: who made the same calls at the same lines, and was in
  * step until then, tells whether a call belongs there. Ranks with other calls, as another stage of a pipeline, tell nothing.
  */
-#include "analysis/peers.h"
+#include "analysis/witnesses.h"
 
 #include "analysis/graphs.h"
 #include "analysis/sequence.h"
@@ -111,10 +111,10 @@ static bool is_member(const struct nt_job *job, uint32_t joint, uint32_t rank) {
 }
 
 /* The same of a call or end `next` behind the call `from`. */
-static struct nt_peers ask(const struct nt_job *job, uint32_t rank, uint32_t from, uint32_t next,
-                           uint32_t except) {
+static struct nt_witnesses ask(const struct nt_job *job, uint32_t rank, uint32_t from,
+                               uint32_t next, uint32_t except) {
   const struct nt_model_rank *own = &job->model->ranks[rank], *first = NULL;
-  struct nt_peers out = {.one = true};
+  struct nt_witnesses out = {.one = true};
   const uint32_t earlier = from == NT_NONE ? NT_NONE : step_last_time(job, own, from);
   uint32_t theirs = NT_NONE;
   out.as_before = earlier != NT_NONE && is_same_place(own, earlier, own, next);
@@ -139,26 +139,28 @@ static struct nt_peers ask(const struct nt_job *job, uint32_t rank, uint32_t fro
   return out;
 }
 
-struct nt_peers nt_peers_at(const struct nt_job *job, uint32_t rank, uint32_t call,
-                            uint32_t except) {
+struct nt_witnesses nt_witnesses_at(const struct nt_job *job, uint32_t rank, uint32_t call,
+                                    uint32_t except) {
   return ask(job, rank, step_before(job, &job->model->ranks[rank], call), call, except);
 }
 
-bool nt_peers_suffice(const struct nt_job *job, uint32_t count) {
+bool nt_witnesses_suffice(const struct nt_job *job, uint32_t count) {
   return count >= WITNESSES && count > nt_model_absent(job->model);
 }
 
-static bool is_odd(struct nt_peers peers) {
+static bool is_odd(struct nt_witnesses peers) {
   return !peers.alike && peers.one && peers.other;
 }
 
-uint32_t nt_peers_against(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except) {
-  const struct nt_peers peers = nt_peers_at(job, rank, call, except);
+uint32_t nt_witnesses_against(const struct nt_job *job, uint32_t rank, uint32_t call,
+                              uint32_t except) {
+  const struct nt_witnesses peers = nt_witnesses_at(job, rank, call, except);
   return peers.as_before && is_odd(peers) ? peers.other : 0;
 }
 
-bool nt_peers_is_usual(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except) {
-  const struct nt_peers peers = nt_peers_at(job, rank, call, except);
+bool nt_witnesses_is_usual(const struct nt_job *job, uint32_t rank, uint32_t call,
+                           uint32_t except) {
+  const struct nt_witnesses peers = nt_witnesses_at(job, rank, call, except);
   return peers.alike && peers.alike + nt_model_absent(job->model) >= peers.other;
 }
 
@@ -219,8 +221,8 @@ static bool is_late(const struct nt_job *job, const struct nt_member *ahead,
   return false;
 }
 
-bool nt_peers_blame(const struct nt_job *job, const struct nt_joint *joint, uint32_t last,
-                    uint32_t member, int64_t *at_ns) {
+bool nt_witnesses_blame(const struct nt_job *job, const struct nt_joint *joint, uint32_t last,
+                        uint32_t member, int64_t *at_ns) {
   const uint32_t index = (uint32_t)(joint - job->joints);
   const struct nt_member *behind = &joint->members[member];
   for (uint32_t m = 0; m < joint->member_count; m++) {
@@ -232,16 +234,16 @@ bool nt_peers_blame(const struct nt_job *job, const struct nt_joint *joint, uint
         parting.next == ENDED)
       return false;
     *at_ns = nt_member_rank(job, behind)->calls[parting.next].enter_ns;
-    const struct nt_peers against = ask(job, behind->rank, parting.from, parting.next, index);
-    const struct nt_peers peers = nt_peers_at(job, ahead->rank, parting.ahead, index);
-    return is_odd(against) && nt_peers_suffice(job, against.other) && !peers.other &&
-           nt_peers_suffice(job, peers.alike);
+    const struct nt_witnesses against = ask(job, behind->rank, parting.from, parting.next, index);
+    const struct nt_witnesses peers = nt_witnesses_at(job, ahead->rank, parting.ahead, index);
+    return is_odd(against) && nt_witnesses_suffice(job, against.other) && !peers.other &&
+           nt_witnesses_suffice(job, peers.alike);
   }
   return false;
 }
 
-uint32_t nt_peers_lack(const struct nt_job *job, const struct nt_joint *joint, uint32_t last,
-                       uint32_t *position) {
+uint32_t nt_witnesses_lack(const struct nt_job *job, const struct nt_joint *joint, uint32_t last,
+                           uint32_t *position) {
   const uint32_t index = (uint32_t)(joint - job->joints);
   uint32_t ahead = 0, vouch = UINT32_MAX;
   const struct nt_member *first = NULL;
@@ -253,7 +255,7 @@ uint32_t nt_peers_lack(const struct nt_job *job, const struct nt_joint *joint, u
     return 0;
   for (uint32_t m = 0; m < joint->member_count && vouch; m++) {
     const struct nt_member *member = &joint->members[m];
-    struct nt_peers peers = {0};
+    struct nt_witnesses peers = {0};
     struct parting parting = {0};
     if (member->called >= last)
       continue;
