@@ -133,8 +133,10 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
                    "many, %s, which has no counterpart%s",
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
   } else if (skipped && finding->class == NT_CLASS_P2P) {
-    nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",
-                   nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
+    nt_finding_say(
+        finding,
+        "by its earlier turns, or by what others do there, %s left out the counterpart of %s%s",
+        nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
   } else if (skipped) {
     nt_describe_ranks(who, sizeof who, &finding->blame);
     nt_finding_say(finding, "%s never called %s and went on %s%s", who, place,

@@ -215,11 +215,11 @@ static void say_awaited(const struct nt_inquiry *inquiry, struct nt_finding *fin
 }
 
 uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
-  enum { LOOKED_AT = 32 };
+  enum { LOOKED_AT = 8, MANY = 256 };
   const struct nt_p2p *p2p = &inquiry->p2p;
   const uint32_t item = (uint32_t)(end - p2p->ends);
   uint32_t looked = 0;
-  if (end->signal)
+  if (end->signal || p2p->unmatched_count > MANY) /* where hundreds lack another, none is odd */
     return 0;
   for (uint32_t i = item + 1; i-- > 0 && looked < LOOKED_AT;) {
     if (!nt_p2p_same_queue(&p2p->ends[i], end))

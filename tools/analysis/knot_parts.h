@@ -57,6 +57,10 @@ bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at)
  * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status);
+/* The same by what ranks of other communicators did at the same place of the program (witnesses.h). */
+const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
+                                                  struct nt_finding *finding, uint32_t *seq,
+                                                  int *status);
 /* Where messages of one communicator and a collective wait for each other: blames those who took the other order than a
  * strict majority, those without a trace counted against it, and returns the operation that they owe, or their own message
  * if that is one too many. NULL if there is no majority. True in *skipped: their past says so. */

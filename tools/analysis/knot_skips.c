@@ -33,13 +33,19 @@ bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct
                           2) == 0;
 }
 
-bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
-  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+/* The rank's call at this moment, NULL if there is none. */
+static const struct nt_model_call *call_at(const struct nt_model_rank *model, int64_t at) {
   const struct nt_model_call *own = NULL;
   for (uint32_t i = 0; i < model->call_count; i++)
     if (model->calls[i].enter_ns == at &&
         (model->calls[i].view != NT_NONE || nt_is_replay(&model->calls[i])))
       own = &model->calls[i];
+  return own;
+}
+
+bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  const struct nt_model_call *own = call_at(model, at);
   for (uint32_t i = 0; i < model->call_count && own; i++) {
     const struct nt_model_call *call = &model->calls[i];
     bool together = call == own || (own->group && call->group == own->group &&
@@ -70,10 +76,11 @@ static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stu
 /* Has the rank, by several turns of its past, skipped the operation? */
 static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
                            const struct nt_stuck *stuck) {
+  if (!lacks(knot, rank, stuck)) /* few do: the rest takes time */
+    return false;
   const uint32_t own = nt_knot_waits_in(knot, rank);
   const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
-  if (!lacks(knot, rank, stuck) || !at || nt_knot_stuck(knot, own) == stuck ||
-      !nt_knot_is_used_line(knot, rank, at))
+  if (!at || nt_knot_stuck(knot, own) == stuck || !nt_knot_is_used_line(knot, rank, at))
     return false;
   const uint32_t instead =
       nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
@@ -147,70 +154,17 @@ static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
   return found;
 }
 
-/* By what ranks of other communicators did at the same place, does each member that lacks the operation owe it? From a new
- * line it may have taken another order. */
-static bool owe_it(const struct nt_knot *knot, const struct nt_stuck *stuck) {
-  const struct nt_joint *joint = &knot->inquiry->job->joints[stuck->joint];
-  int64_t at = 0;
-  for (uint32_t m = 0; m < joint->member_count; m++)
-    if (joint->members[m].called < stuck->seq &&
-        (!nt_witnesses_blame(knot->inquiry->job, joint, stuck->seq, m, &at) ||
-         !nt_knot_is_used_line(knot, joint->members[m].rank, at)))
-      return false;
-  return true;
-}
-
-/* The message of the knot that one of its ranks made where its peers in other communicators all went on without. */
-static const struct nt_stuck *odd_message(const struct nt_knot *knot) {
-  for (uint32_t i = 0; i < knot->stuck_count; i++) {
-    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
-    if ((stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV) &&
-        nt_witnesses_suffice(
-            knot->inquiry->job,
-            nt_witnesses_without(knot->inquiry, &knot->inquiry->p2p.ends[stuck->item])))
-      return stuck;
-  }
-  return NULL;
-}
-
-/* Blames those who lack an operation that their peers in other communicators made, who did as those who wait; the oldest. Else who
- * is in a message that its peers did not make. */
-static const struct nt_stuck *blame_by_peers(const struct nt_knot *knot, struct nt_finding *finding,
-                                             uint32_t *seq, int *status) {
-  const struct nt_stuck *found = NULL;
-  for (uint32_t i = 0; i < knot->stuck_count; i++) {
-    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
-    if (stuck->kind == NT_STUCK_COLLECTIVE && (!found || stuck->since_ns < found->since_ns) &&
-        !stuck->leaver_count && owe_it(knot, stuck))
-      found = stuck;
-  }
-  const struct nt_stuck *odd = found ? NULL : odd_message(knot);
-  *seq = found ? found->seq : odd ? odd->seq : 0;
-  if (odd)
-    *status = nt_finding_add(knot->inquiry->job, &finding->blame,
-                             knot->inquiry->p2p.ends[odd->item].rank);
-  for (uint32_t i = 0; found && i < found->laggard_count && !*status; i++) {
-    *status = nt_finding_add(knot->inquiry->job, &finding->blame, found->laggards[i]);
-    nt_lines_add(&finding->evidence,
-                 "ranks of other communicators that were at the same place as rank %d made this "
-                 "call there, and none went on as it did",
-                 knot->inquiry->job->model->ranks[found->laggards[i]].world);
-  }
-  return found ? found : odd;
-}
-
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status) {
   struct nt_departures who = {0};
   const struct nt_stuck *found = NULL;
-  if (finding->class != NT_CLASS_P2P)
-    *status = nt_knot_departures(knot, &who);
+  *status = nt_knot_departures(knot, &who);
   if (!*status && !who.common)
     found = blame_skippers(knot, finding, status);
   if (!*status && !who.common && !found)
     found = blame_departed(knot, &who, finding, seq, status);
-  if (!*status && !found && finding->class != NT_CLASS_P2P)
-    found = blame_by_peers(knot, finding, seq, status);
+  if (!*status && !found)
+    found = nt_knot_blame_by_witnesses(knot, finding, seq, status);
   free(who.list);
   return found;
 }

@@ -22,10 +22,11 @@ struct step {
 
 /* By rank. */
 struct part {
-  int64_t from_ns, to_ns; /* its collective before, and this one; 0 if it has not made it */
-  bool member, fenced;    /* of the collective's communicator; the one before is known */
-  bool owes, stands;  /* a message of the knot has to come from it; it is in one that it called */
-  bool with, without; /* a queue of it carried as many, or one less */
+  int64_t early_ns, from_ns,
+      to_ns; /* its collective before the one before, that before, and this; 0 if not made */
+  bool member, fenced; /* of the collective's communicator; the one before is known */
+  bool owes, stands;   /* a message of the knot has to come from it; it is in one that it called */
+  bool with, without;  /* a queue of it carried as many, or one less */
 };
 
 enum choice { NO_VOTE, MESSAGE, COLLECTIVE };
@@ -54,10 +55,12 @@ static void read_moments(const struct nt_knot *knot, const struct step *step, st
   for (uint32_t m = 0; m < joint->member_count; m++) {
     const struct nt_member *member = &joint->members[m];
     const struct nt_model_call *before = seq > 1 ? nt_member_call(job, member, seq - 1) : NULL;
+    const struct nt_model_call *early = seq > 2 ? nt_member_call(job, member, seq - 2) : NULL;
     const struct nt_model_call *own = nt_member_call(job, member, seq);
     struct part *part = &parts[member->rank];
     part->member = true;
     part->fenced = before || seq == 1;
+    part->early_ns = early ? early->enter_ns : 0;
     part->from_ns = before ? before->enter_ns : 0;
     part->to_ns = own ? own->enter_ns : 0;
   }
@@ -107,31 +110,67 @@ static void count_owed(const struct nt_knot *knot, struct step *step, const stru
   }
 }
 
-/* How many messages the queues of each rank carried in its turn. */
+/* One queue: its two sides, and how many each made in its turn, and in the one before. */
+struct queue {
+  uint32_t ranks[2], counts[2], before[2];
+};
+
+/* The number that queues have in common, of those that it may be; NT_NONE: none has any, VARIES. */
+#define VARIES (NT_NONE - 1)
+struct common {
+  uint32_t now, before;
+};
+
+static void compare_one(uint32_t *common, uint32_t count, uint32_t wanted) {
+  if (count == wanted || count + 1 == wanted)
+    *common = *common == NT_NONE || *common == count ? count : VARIES;
+}
+
+static bool is_free(const struct part *parts, uint32_t rank) {
+  return rank != NT_NONE && parts[rank].fenced && !parts[rank].owes && !parts[rank].stands;
+}
+
+static void end_queue(const struct step *step, const struct queue *queue, struct part *parts,
+                      struct common *common) {
+  for (uint32_t side = 0; side < 2; side++) {
+    const uint32_t rank = queue->ranks[side], count = queue->counts[side];
+    if (queue->before[side] && queue->before[0] == queue->before[1])
+      compare_one(&common->before, queue->before[side], step->count);
+    if (!is_free(parts, rank))
+      continue;
+    parts[rank].with |= count == step->count;
+    parts[rank].without |= count + 1 == step->count;
+    if (is_free(parts, queue->ranks[!side]) || queue->counts[!side] == count)
+      compare_one(&common->now, count, step->count);
+  }
+}
+
+/* How many messages the queues of each rank carried in its turn. That tells nothing where some always carry as many, and
+ * some one less. */
 static void compare_queues(const struct nt_inquiry *inquiry, const struct step *step,
                            struct part *parts) {
   const struct nt_p2p *p2p = &inquiry->p2p;
-  uint32_t counts[2] = {0, 0}, ranks[2] = {NT_NONE, NT_NONE};
+  const struct queue none = {{NT_NONE, NT_NONE}, {0, 0}, {0, 0}};
+  struct queue queue = none;
+  struct common common = {NT_NONE, NT_NONE};
   for (uint32_t i = 0; i < p2p->count && step->count; i++) {
     const struct nt_p2p_end *end = &p2p->ends[i];
     if (end->joint != step->joint || end->signal)
       continue;
     const struct part *part = &parts[end->rank];
     const int64_t ns = nt_p2p_call(inquiry->job, end)->enter_ns;
-    ranks[end->is_send] = end->rank;
-    counts[end->is_send] +=
+    queue.ranks[end->is_send] = end->rank;
+    queue.counts[end->is_send] +=
         part->fenced && ns > part->from_ns && (!part->to_ns || ns < part->to_ns);
+    queue.before[end->is_send] += part->fenced && ns > part->early_ns && ns <= part->from_ns;
     if (i + 1 < p2p->count && nt_p2p_same_queue(end, end + 1))
       continue;
-    for (uint32_t side = 0; side < 2; side++) {
-      if (ranks[side] != NT_NONE && parts[ranks[side]].fenced) {
-        parts[ranks[side]].with |= counts[side] == step->count;
-        parts[ranks[side]].without |= counts[side] + 1 == step->count;
-      }
-      counts[side] = 0;
-      ranks[side] = NT_NONE;
-    }
+    end_queue(step, &queue, parts, &common);
+    queue = none;
   }
+  const bool varies = common.before == NT_NONE ? common.now == VARIES : common.before == VARIES;
+  for (uint32_t r = 0; varies && r < inquiry->job->model->rank_count; r++)
+    parts[r].with = parts[r].without = false;
 }
 
 static enum choice choose(const struct part *part) {
@@ -140,7 +179,7 @@ static enum choice choose(const struct part *part) {
   if (part->owes || part->stands)
     return part->owes ? COLLECTIVE : MESSAGE;
   if (part->with)
-    return MESSAGE;
+    return part->without ? NO_VOTE : MESSAGE;
   return part->without && part->to_ns ? COLLECTIVE : NO_VOTE;
 }
 
@@ -204,12 +243,12 @@ static int blame(const struct nt_knot *knot, const struct step *step, const stru
                  enum choice other, const struct nt_stuck *named, struct nt_finding *finding,
                  bool *skipped) {
   int status = 0;
-  for (uint32_t k = 0; k < knot->rank_count && !status; k++) {
-    const uint32_t r = knot->ranks[k];
-    if (choose(&parts[r]) != other)
+  for (uint32_t r = 0; r < knot->inquiry->job->model->rank_count && !status; r++) {
+    const bool inside = nt_ranks_list(knot->ranks, knot->rank_count, r);
+    if (choose(&parts[r]) != other || (!inside && other == MESSAGE))
       continue;
     status = nt_finding_add(knot->inquiry->job, &finding->blame, r);
-    if (other == COLLECTIVE)
+    if (other == COLLECTIVE && inside)
       *skipped = *skipped && nt_knot_has_skipped(knot, r, named, step->collective);
   }
   return status;

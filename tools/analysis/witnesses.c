@@ -69,6 +69,8 @@ static bool is_same(const struct nt_job *job, const struct nt_model_rank *a, uin
 static uint32_t find_same(const struct nt_job *job, const struct nt_model_rank *rank,
                           const struct nt_model_rank *b, uint32_t k) {
   const uint32_t low = rank->call_count > RECENT ? rank->call_count - RECENT : 0;
+  if (b->calls[k].at && !nt_model_site(rank, b->calls[k].at))
+    return NT_NONE; /* never there */
   for (uint32_t i = rank->call_count; i-- > low;)
     if (is_step(job, &rank->calls[i]) && is_same(job, rank, i, b, k))
       return i;
@@ -110,6 +112,18 @@ static bool is_member(const struct nt_job *job, uint32_t joint, uint32_t rank) {
   return false;
 }
 
+/* Have the two made the same calls up to these, to the begin of their records or far enough back? */
+static bool in_step(const struct nt_job *job, const struct nt_model_rank *a, uint32_t i,
+                    const struct nt_model_rank *b, uint32_t k) {
+  for (uint32_t n = 0; n < CONTEXT && (i != NT_NONE || k != NT_NONE); n++) {
+    if (i == NT_NONE || k == NT_NONE || !is_same(job, a, i, b, k))
+      return false;
+    i = step_before(job, a, i);
+    k = step_before(job, b, k);
+  }
+  return true;
+}
+
 /* The same of a call or end `next` behind the call `from`. */
 static struct nt_witnesses ask(const struct nt_job *job, uint32_t rank, uint32_t from,
                                uint32_t next, uint32_t except) {
@@ -125,7 +139,8 @@ static struct nt_witnesses ask(const struct nt_job *job, uint32_t rank, uint32_t
     const uint32_t at = find_same(job, other, own, from);
     const uint32_t its = at == NT_NONE ? NT_NONE : step_after(job, other, at);
     const uint32_t before = its == NT_NONE ? NT_NONE : step_last_time(job, other, at);
-    if (before == NT_NONE || !is_same_place(other, before, own, earlier))
+    if (before == NT_NONE || !is_same_place(other, before, own, earlier) ||
+        !in_step(job, other, at, own, from))
       continue;
     if (is_same(job, other, its, own, next)) {
       out.alike++;
@@ -266,4 +281,67 @@ uint32_t nt_witnesses_lack(const struct nt_job *job, const struct nt_joint *join
     vouch = peers.other ? 0 : peers.alike < vouch ? peers.alike : vouch;
   }
   return joint->absent && vouch ? 1 : vouch; /* one of those may have made it */
+}
+
+static uint32_t first_step(const struct nt_job *job, const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count && !rank->overwritten; i++)
+    if (is_step(job, &rank->calls[i]))
+      return i;
+  return NT_NONE;
+}
+
+/* Like ask(), of those that were in step with it. `shared`: some of the others made its call as well, at any time. */
+static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
+                                       uint32_t except, bool *shared) {
+  const struct nt_model_rank *own = &job->model->ranks[rank], *first = NULL;
+  struct nt_witnesses out = {.one = true};
+  const uint32_t from = step_before(job, own, call);
+  uint32_t theirs = NT_NONE;
+  *shared = false;
+  for (uint32_t r = 0; r < job->model->rank_count; r++) {
+    const struct nt_model_rank *other = &job->model->ranks[r];
+    if (r == rank || r == except)
+      continue;
+    const uint32_t at = from == NT_NONE ? NT_NONE : find_same(job, other, own, from);
+    const uint32_t next = at != NT_NONE     ? step_after(job, other, at)
+                          : from == NT_NONE ? first_step(job, other)
+                                            : NT_NONE;
+    if (next == NT_NONE || !in_step(job, other, at, own, from))
+      continue;
+    if (is_same(job, other, next, own, call)) {
+      out.alike++;
+      continue;
+    }
+    if (from == NT_NONE)
+      continue; /* begins in another way: not in its place */
+    *shared |= find_same(job, other, own, call) != NT_NONE;
+    out.one &= !out.other++ || is_same(job, other, next, first, theirs);
+    out.fn = next == ENDED ? NT_FN_NONE : other->calls[next].fn;
+    first = other;
+    theirs = next;
+  }
+  return out;
+}
+
+bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
+                       enum nt_shape shape) {
+  enum { LOOKED_AT = 8 };
+  const struct nt_model_rank *own = &job->model->ranks[rank];
+  uint32_t looked = 0;
+  for (uint32_t i = own->call_count; i-- > 0 && looked < LOOKED_AT;) {
+    bool shared;
+    if (!is_step(job, &own->calls[i]) || !own->calls[i].at)
+      continue;
+    looked++;
+    const struct nt_witnesses others = ask_in_step(job, rank, i, except, &shared);
+    if (is_odd(others) && shared && nt_witnesses_suffice(job, others.other))
+      return nt_fn_shape(others.fn) == shape;
+  }
+  return false;
+}
+
+bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except) {
+  bool shared;
+  const struct nt_witnesses others = ask_in_step(job, rank, call, except, &shared);
+  return others.alike && !others.other;
 }
