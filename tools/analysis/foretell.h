@@ -34,8 +34,9 @@ uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t befor
                           const uint64_t *candidates, uint32_t count);
 
 /* Did the rank, since it last called that kind and up to its call at `at_ns`, go past a place in which it had called it at
- * least twice before? */
-bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind, int64_t at_ns);
+ * least twice before? The call that it made there instead, by index and counted from 1; 0 if it did not. */
+uint32_t nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind,
+                              int64_t at_ns);
 
 /* The last such place, among its last calls, that it went past as it never did again: how often it had called the kind by
  * then, and this one. 0 if there is none. Only where its record is whole. */

@@ -35,6 +35,7 @@ uint64_t nt_kind_of_call(const struct nt_job *job, uint32_t rank,
 /* A rank's calls in program order. */
 struct past {
   uint64_t *kind, *call; /* the kind; that and the arguments, those of messages left aside */
+  uint64_t *index;       /* among the rank's calls */
   uint32_t length;
 };
 
@@ -42,16 +43,18 @@ static int recall(const struct nt_job *job, uint32_t rank, int64_t until_ns, str
   const struct nt_model_rank *model = &job->model->ranks[rank];
   const size_t room = model->call_count ? model->call_count : 1;
   out->length = 0;
-  out->kind = malloc(2 * room * sizeof *out->kind);
+  out->kind = malloc(3 * room * sizeof *out->kind);
   if (!out->kind)
     return -NT_ERR_MEMORY;
   out->call = out->kind + room;
+  out->index = out->call + room;
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
     const uint64_t kind = nt_kind_of_call(job, rank, call);
     if (kind == NT_KIND_NONE || call->enter_ns > until_ns)
       continue;
     out->kind[out->length] = kind;
+    out->index[out->length] = i;
     out->call[out->length++] =
         nt_fn_is_collective(call->fn) ? kind << 32 ^ (uint32_t)nt_call_signature(call) : ~kind;
   }
@@ -102,7 +105,7 @@ uint32_t nt_foretell_kind(const struct nt_job *job, uint32_t rank, int64_t befor
 
 /* In front of its last call, would the rank have called `kind`, as twice before in such a place? */
 static bool departs(const struct past *past, uint64_t kind) {
-  struct past before = {past->kind, past->call, past->length - 1};
+  struct past before = {past->kind, past->call, past->index, past->length - 1};
   const uint64_t candidates[2] = {kind, past->kind[before.length]};
   if (before.length < 2)
     return false;
@@ -112,15 +115,16 @@ static bool departs(const struct past *past, uint64_t kind) {
          first_of(&before, other, candidates, 2) == 0;
 }
 
-bool nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind, int64_t at_ns) {
+uint32_t nt_foretell_left_out(const struct nt_job *job, uint32_t rank, uint64_t kind,
+                              int64_t at_ns) {
   struct past past;
-  bool found = false;
+  uint32_t found = 0;
   if (recall(job, rank, at_ns, &past) < 0)
-    return false;
+    return 0;
   for (uint32_t n = 0; n < LEFT_OUT_WITHIN && past.length && !found; n++, past.length--) {
     if (past.kind[past.length - 1] == kind)
       break;
-    found = departs(&past, kind);
+    found = departs(&past, kind) ? (uint32_t)past.index[past.length - 1] + 1 : 0;
   }
   free(past.kind);
   return found;

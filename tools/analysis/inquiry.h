@@ -135,6 +135,9 @@ bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_
  * for a wrong peer. */
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        struct nt_finding *finding);
+/* The rank made this message, or one before it in the queue, as it always had, where ranks of other communicators all went on
+ * without. How many; 0 if it is not so. */
+uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Of the numbers of messages that the two sides made, is each what most others made? 1 yes, 0 no, -1 there are no others.
  * Returns 0 or -NT_ERR_MEMORY. */
 struct nt_votes {
@@ -142,8 +145,8 @@ struct nt_votes {
 };
 int nt_count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
                    struct nt_votes *votes);
-/* The other side ended well, owes nothing else, and went past the place where it should have called: a message left out, and
- * no early end. Which of the queue that was; 0 if it is not so. */
+/* The other side ended well, and went past the place where it should have called and owes nothing else, or made its last call
+ * together with one that lacks nothing: a message left out, and no early end. Which of the queue that was; 0 if it is not so. */
 uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Where the other side went past its place, as evidence, if it did. */
 void nt_say_passed(const struct nt_inquiry *inquiry, struct nt_finding *finding,

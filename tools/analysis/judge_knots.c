@@ -103,6 +103,14 @@ static enum nt_class classify(const struct nt_knot *knot) {
   return is_in_one_joint(knot) ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
+static bool is_own_message(const struct nt_knot *knot, const struct nt_finding *finding,
+                           const struct nt_stuck *named) {
+  const struct nt_inquiry *inquiry = knot->inquiry;
+  const int32_t world = inquiry->job->model->ranks[inquiry->p2p.ends[named->item].rank].world;
+  return named->kind != NT_STUCK_DEVICE && world >= 0 &&
+         nt_rank_set_has(&finding->blame, (uint32_t)world);
+}
+
 static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
                      const struct nt_stuck *named, bool skipped) {
   static const char *const words[NT_CLASS_LIMIT] = {
@@ -119,9 +127,16 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
   nt_describe_place(place, sizeof place, knot->inquiry->job, finding->fn,
                     finding->class == NT_CLASS_INIT ? 0 : finding->seq, finding->joint);
   nt_inquiry_waiting_in(waiting, sizeof waiting, knot->inquiry, finding, named);
-  if (skipped && finding->class == NT_CLASS_P2P) {
-    nt_finding_say(finding, "by the order of its earlier turns %s left out the counterpart of %s%s",
+  if (skipped && finding->class == NT_CLASS_P2P && is_own_message(knot, finding, named)) {
+    nt_finding_say(finding,
+                   "by its earlier turns, or by what others do there, %s makes one message too "
+                   "many, %s, which has no counterpart%s",
                    nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
+  } else if (skipped && finding->class == NT_CLASS_P2P) {
+    nt_finding_say(
+        finding,
+        "by its earlier turns, or by what others do there, %s left out the counterpart of %s%s",
+        nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
   } else if (skipped) {
     nt_describe_ranks(who, sizeof who, &finding->blame);
     nt_finding_say(finding, "%s never called %s and went on %s%s", who, place,
@@ -230,7 +245,7 @@ static int judge(struct nt_knot *knot) {
   if (!status && !nt_rank_set_count(&finding->blame)) {
     skipped = false;
     common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
-    if (finding->class == NT_CLASS_CYCLE)
+    if (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER)
       voted = nt_knot_vote_on_messages(knot, finding, &skipped, &status);
     if (!voted && !status)
       status = blame(knot, common, finding, &skipped);

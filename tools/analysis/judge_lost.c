@@ -3,12 +3,16 @@
  * Messages that were left out, and nobody waited: what followed in their queue met the wrong one, to the job's end.
  *
  * A rank that has ended well made all its calls: a message without counterpart is none that may still be taken. Who left one out
- * has gone past the place where it had always called, and owes nothing else; who ended early owes all that comes after.
+ * has gone past the place where it had always called, and owes nothing else, or made its last call with one that lacks nothing;
+ * who ended early owes all that comes after.
  */
 #include <stdio.h>
 
+#include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
+#include "analysis/witnesses.h"
+#include "analysis/sequence.h"
 #include "cli/text.h"
 
 static bool has_ended(const struct nt_inquiry *inquiry, uint32_t rank) {
@@ -21,15 +25,20 @@ static bool is_whole(const struct nt_inquiry *inquiry, uint32_t rank) {
   return !inquiry->job->model->ranks[rank].lost && !inquiry->job->model->ranks[rank].overwritten;
 }
 
-/* Does somebody else lack a call of the rank, or another queue a message? */
-static bool owes_more(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
-                      uint32_t rank) {
+/* Does a queue lack a message of the rank, another one than that of `end` if there is one? */
+static bool owes_message(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                         uint32_t rank) {
   for (uint32_t i = 0; i < inquiry->p2p.unmatched_count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];
     const struct nt_member *partner = nt_p2p_partner(inquiry->job, other);
-    if (partner && partner->rank == rank && !nt_p2p_same_queue(other, end))
+    if (partner && partner->rank == rank && !(end && nt_p2p_same_queue(other, end)))
       return true;
   }
+  return false;
+}
+
+/* Does somebody lack a call of the rank that is no message? */
+static bool owes_call(const struct nt_inquiry *inquiry, uint32_t rank) {
   for (uint32_t i = 0; i < inquiry->waits.count; i++) {
     const struct nt_stuck *stuck = &inquiry->waits.list[i];
     if (stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV)
@@ -50,12 +59,41 @@ static uint32_t passed(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   return at && at <= end->seq ? at : 0;
 }
 
+/* One that made its last call with the rank, in one collective that nobody lacks, and then ended as it had, and whom nobody
+ * waits for; NT_NONE if there is none. */
+static uint32_t ended_like(const struct nt_inquiry *inquiry, uint32_t rank) {
+  const struct nt_job *job = inquiry->job;
+  const uint32_t last = nt_last_call(job, rank);
+  const uint32_t view = last == NT_NONE ? NT_NONE : job->model->ranks[rank].calls[last].view;
+  if (view == NT_NONE || job->places[rank][view].joint == NT_NONE)
+    return NT_NONE;
+  const struct nt_joint *joint = &job->joints[job->places[rank][view].joint];
+  const struct nt_member *own = &joint->members[job->places[rank][view].member];
+  const uint32_t position = own->called;
+  uint32_t found = NT_NONE;
+  if (nt_member_call(job, own, position) != &job->model->ranks[rank].calls[last])
+    return NT_NONE;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    const struct nt_member *member = &joint->members[m];
+    const uint32_t its = nt_last_call(job, member->rank);
+    if (member->called != position)
+      return NT_NONE;
+    if (member != own && its != NT_NONE && has_ended(inquiry, member->rank) &&
+        nt_member_call(job, member, position) == &job->model->ranks[member->rank].calls[its] &&
+        !owes_message(inquiry, NULL, member->rank) && !owes_call(inquiry, member->rank))
+      found = member->rank;
+  }
+  return found;
+}
+
 uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   if (!partner || end->signal || !has_ended(inquiry, partner->rank) ||
-      !is_whole(inquiry, partner->rank) || owes_more(inquiry, end, partner->rank))
+      !is_whole(inquiry, partner->rank) || owes_call(inquiry, partner->rank))
     return 0;
-  return passed(inquiry, end, partner->rank);
+  if (ended_like(inquiry, partner->rank) != NT_NONE)
+    return end->seq;
+  return owes_message(inquiry, end, partner->rank) ? 0 : passed(inquiry, end, partner->rank);
 }
 
 /* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both. */
@@ -69,6 +107,12 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
   theirs |= past;
   if (!own && !theirs)
     own = theirs = true;
+  const uint32_t peers = nt_witnesses_without(inquiry, end);
+  if (peers) {
+    finding->confidence = nt_witnesses_suffice(inquiry->job, peers) ? NT_LIKELY : NT_UNDECIDED;
+    own = finding->confidence == NT_LIKELY;
+    theirs = false;
+  }
   if (!status && own)
     status = nt_finding_add(inquiry->job, &finding->blame, end->rank);
   if (!status && theirs)
@@ -97,6 +141,13 @@ void nt_say_passed(const struct nt_inquiry *inquiry, struct nt_finding *finding,
                    const struct nt_p2p_end *end) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   const uint32_t at = partner ? passed(inquiry, end, partner->rank) : 0;
+  const uint32_t like = partner ? ended_like(inquiry, partner->rank) : NT_NONE;
+  if (!at && like != NT_NONE)
+    nt_lines_add(&finding->evidence,
+                 "rank %d made its last call together with rank %d, which lacks nothing: it left "
+                 "out a message, and did not end early",
+                 nt_member_rank(inquiry->job, partner)->world,
+                 inquiry->job->model->ranks[like].world);
   if (at)
     nt_lines_add(
         &finding->evidence,

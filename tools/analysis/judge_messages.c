@@ -5,10 +5,15 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/witnesses.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "cli/call_text.h"
 #include "cli/text.h"
+
+static int32_t world_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  return inquiry->job->model->ranks[end->rank].world;
+}
 
 /* Both sides of the message; the partner may have no trace. */
 static int blame_both(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
@@ -209,6 +214,27 @@ static void say_awaited(const struct nt_inquiry *inquiry, struct nt_finding *fin
                  ranks[end->rank].world, ranks[partner->rank].world);
 }
 
+uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  enum { LOOKED_AT = 8, MANY = 256 };
+  const struct nt_p2p *p2p = &inquiry->p2p;
+  const uint32_t item = (uint32_t)(end - p2p->ends);
+  uint32_t looked = 0;
+  if (end->signal || p2p->unmatched_count > MANY) /* where hundreds lack another, none is odd */
+    return 0;
+  for (uint32_t i = item + 1; i-- > 0 && looked < LOOKED_AT;) {
+    if (!nt_p2p_same_queue(&p2p->ends[i], end))
+      break;
+    if (p2p->ends[i].is_send != end->is_send)
+      continue;
+    looked++;
+    const uint32_t others =
+        nt_witnesses_against(inquiry->job, end->rank, p2p->ends[i].call, end->joint);
+    if (others)
+      return others;
+  }
+  return 0;
+}
+
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        struct nt_finding *finding) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
@@ -221,6 +247,16 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
     finding->confidence = confidence;
     say_awaited(inquiry, finding, end);
     return nt_finding_add(inquiry->job, &finding->blame, end->rank);
+  }
+  const uint32_t peers = nt_witnesses_without(inquiry, end);
+  if (peers) {
+    const bool enough = nt_witnesses_suffice(inquiry->job, peers);
+    finding->confidence = enough ? NT_LIKELY : NT_UNDECIDED;
+    nt_lines_add(&finding->evidence,
+                 "ranks of other communicators that were at the same place as rank %d went on "
+                 "without such a message, and none with it",
+                 world_of(inquiry, end));
+    return enough ? nt_finding_add(inquiry->job, &finding->blame, end->rank) : 0;
   }
   if (has_stray(inquiry, end, partner->rank, !end->is_send)) {
     finding->field = "peer";
@@ -240,10 +276,6 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   if (votes.own == 1) /* it did what others do; the partner is behind, or stands still */
     return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   return blame_both(inquiry, end, &finding->blame);
-}
-
-static int32_t world_of(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
-  return inquiry->job->model->ranks[end->rank].world;
 }
 
 /* What the partner did in the other direction instead, to or from somebody else; NULL if nothing. */

@@ -3,13 +3,15 @@
  * One call is left over in the end, and all that came before paired up: which was skipped, or too many?
  *
  * That some members did not call the last one is certain and no vote. That it is left over from a call that
- * the others never made takes a majority, and anchors that say so of all calls since.
+ * the others never made takes a majority, and anchors that say so of all calls since; or ranks of other
+ * communicators that did without it at the same place (witnesses.h).
  */
 #include <string.h>
 
 #include "analysis/anchors.h"
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/witnesses.h"
 
 /* Calls that would not agree without the shift, from which on it is certain. */
 enum { CERTAIN_FROM = 3 };
@@ -75,14 +77,26 @@ static int tell_extra(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   }
   nt_describe_place(last, sizeof last, inquiry->job, stuck->fn, stuck->seq, stuck->joint);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
-  nt_finding_say(finding,
-                 "%s called %s, which the other members never did; its later calls paired up "
-                 "with others, and in the end it waits alone in %s",
-                 nt_describe_ranks(who, sizeof who, &ahead), place, last);
-  nt_lines_add(&finding->evidence, "%s: without that call the %u that follow it agree",
-               nt_anchor_text(shift->anchor), shift->agree);
-  if (2 * nt_rank_set_count(&ahead) + joint->absent < joint->member_count) {
-    finding->confidence = shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
+  nt_describe_ranks(who, sizeof who, &ahead);
+  if (shift->position == stuck->seq)
+    nt_finding_say(finding, "%s called %s, which the other members never did: they went on", who,
+                   place);
+  else
+    nt_finding_say(finding,
+                   "%s called %s, which the other members never did; its later calls paired up "
+                   "with others, and in the end it waits alone in %s",
+                   who, place, last);
+  if (stuck->peers)
+    nt_lines_add(&finding->evidence,
+                 "%u rank%s of other communicators, at the same place, went on as those without "
+                 "that call, and none with it",
+                 stuck->peers, stuck->peers == 1 ? "" : "s");
+  else
+    nt_lines_add(&finding->evidence, "%s: without that call the %u that follow it agree",
+                 nt_anchor_text(shift->anchor), shift->agree);
+  if (stuck->peers ? nt_witnesses_suffice(inquiry->job, stuck->peers)
+                   : 2 * nt_rank_set_count(&ahead) + joint->absent < joint->member_count) {
+    finding->confidence = !stuck->peers && shift->broken >= CERTAIN_FROM ? NT_CERTAIN : NT_LIKELY;
     finding->blame = ahead;
     return status;
   }

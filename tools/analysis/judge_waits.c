@@ -153,6 +153,9 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
     return NT_CLASS_ERROR;
   if (fate->kind == NT_FATE_DEAD)
     return NT_CLASS_DEAD;
+  if (message && fate->kind == NT_FATE_LEFT &&
+      nt_witnesses_without(inquiry, &inquiry->p2p.ends[stuck->item]))
+    return NT_CLASS_P2P;
   if (message && nt_went_past(inquiry, &inquiry->p2p.ends[stuck->item]))
     return NT_CLASS_P2P;
   if (blame->why == BLAME_LEFT || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))

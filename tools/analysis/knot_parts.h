@@ -47,13 +47,23 @@ uint32_t nt_knot_waits_in(const struct nt_knot *knot, uint32_t rank);
 /* By its own past, would the rank have called `first` before the one it waits in? */
 bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
                          const struct nt_stuck *second);
+/* The same, by several turns of its past, of all that it called since the kind of `first`, and up to `second`. */
+bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
+                        const struct nt_stuck *second);
+/* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
+ * place its turns may have ended. */
+bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at);
 /* Blames those who by their past have skipped an operation, and returns that, the oldest; NULL if there is none. Its
  * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
 const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
                                              uint32_t *seq, int *status);
-/* Where messages of one communicator and a collective of another wait for each other: blames those who took the other order
- * than a strict majority, those without a trace counted against it, and returns the operation that they owe. NULL if there
- * is no majority. True in *skipped: a message that by their past they have skipped. */
+/* The same by what ranks of other communicators did at the same place of the program (witnesses.h). */
+const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
+                                                  struct nt_finding *finding, uint32_t *seq,
+                                                  int *status);
+/* Where messages of one communicator and a collective wait for each other: blames those who took the other order than a
+ * strict majority, those without a trace counted against it, and returns the operation that they owe, or their own message
+ * if that is one too many. NULL if there is no majority. True in *skipped: their past says so. */
 const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
                                                 struct nt_finding *finding, bool *skipped,
                                                 int *status);

@@ -58,6 +58,8 @@ uint32_t nt_knot_waits_in(const struct nt_knot *knot, uint32_t rank) {
   uint32_t found = NT_NONE, first = NT_NONE;
   int64_t first_ns = INT64_MAX;
   const bool mixed = is_mixed(knot);
+  int64_t found_ns = 0;
+  bool told = true;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
     bool moves = nt_stuck_is_collective(stuck) || (mixed && nt_stuck_is_message(stuck));
@@ -69,7 +71,12 @@ uint32_t nt_knot_waits_in(const struct nt_knot *knot, uint32_t rank) {
     if (moves || !nt_ranks_list(stuck->held, stuck->held_count, rank) ||
         nt_knot_holds_itself(knot, stuck, rank))
       continue;
-    found = found == NT_NONE ? i : NT_NONE - 1;
+    ns = nt_stuck_is_message(stuck) ? nt_knot_issued_ns(knot, stuck, rank) : 0;
+    told &= found == NT_NONE || (ns && ns != found_ns && found_ns);
+    if (found == NT_NONE || ns < found_ns) {
+      found = i;
+      found_ns = ns;
+    }
   }
-  return first != NT_NONE ? first : found == NT_NONE - 1 ? NT_NONE : found;
+  return first != NT_NONE ? first : told ? found : NT_NONE;
 }

@@ -6,6 +6,7 @@
 #include "analysis/graphs.h"
 #include "analysis/knot_parts.h"
 #include "analysis/knot_turns.h"
+#include "analysis/witnesses.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -32,15 +33,19 @@ bool nt_knot_has_skipped(const struct nt_knot *knot, uint32_t rank, const struct
                           2) == 0;
 }
 
-/* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
- * place its turns may have ended. */
-static bool is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
-  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+/* The rank's call at this moment, NULL if there is none. */
+static const struct nt_model_call *call_at(const struct nt_model_rank *model, int64_t at) {
   const struct nt_model_call *own = NULL;
   for (uint32_t i = 0; i < model->call_count; i++)
     if (model->calls[i].enter_ns == at &&
         (model->calls[i].view != NT_NONE || nt_is_replay(&model->calls[i])))
       own = &model->calls[i];
+  return own;
+}
+
+bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  const struct nt_model_call *own = call_at(model, at);
   for (uint32_t i = 0; i < model->call_count && own; i++) {
     const struct nt_model_call *call = &model->calls[i];
     bool together = call == own || (own->group && call->group == own->group &&
@@ -50,6 +55,13 @@ static bool is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) 
         return true;
   }
   return false;
+}
+
+bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
+                        const struct nt_stuck *second) {
+  const uint64_t kind = kind_of(knot, first, rank);
+  return kind != NT_KIND_NONE && nt_foretell_left_out(knot->inquiry->job, rank, kind,
+                                                      nt_knot_issued_ns(knot, second, rank)) != 0;
 }
 
 /* Has the rank not called it? Collectives that it called later are a matter of votes; messages would have been paired
@@ -64,11 +76,16 @@ static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stu
 /* Has the rank, by several turns of its past, skipped the operation? */
 static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
                            const struct nt_stuck *stuck) {
+  if (!lacks(knot, rank, stuck)) /* few do: the rest takes time */
+    return false;
   const uint32_t own = nt_knot_waits_in(knot, rank);
   const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
-  return lacks(knot, rank, stuck) && at && nt_knot_stuck(knot, own) != stuck &&
-         is_used_line(knot, rank, at) &&
-         nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
+  if (!at || nt_knot_stuck(knot, own) == stuck || !nt_knot_is_used_line(knot, rank, at))
+    return false;
+  const uint32_t instead =
+      nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
+  return instead && !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
+                                           nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
 }
 
 /* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
@@ -114,7 +131,7 @@ static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
   const struct nt_waits *waits = &knot->inquiry->waits;
   const struct nt_stuck *found = NULL;
   for (uint32_t i = 0; i < who->count; i++)
-    if (!is_used_line(knot, who->list[i].rank, who->list[i].turn.at_ns))
+    if (!nt_knot_is_used_line(knot, who->list[i].rank, who->list[i].turn.at_ns))
       return NULL;
   for (uint32_t pass = 0; pass < 2 && !found; pass++)
     for (uint32_t w = 0; w < waits->count; w++)
@@ -141,12 +158,13 @@ const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct 
                                              uint32_t *seq, int *status) {
   struct nt_departures who = {0};
   const struct nt_stuck *found = NULL;
-  if (finding->class != NT_CLASS_P2P)
-    *status = nt_knot_departures(knot, &who);
+  *status = nt_knot_departures(knot, &who);
   if (!*status && !who.common)
     found = blame_skippers(knot, finding, status);
   if (!*status && !who.common && !found)
     found = blame_departed(knot, &who, finding, seq, status);
+  if (!*status && !found)
+    found = nt_knot_blame_by_witnesses(knot, finding, seq, status);
   free(who.list);
   return found;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All members of the communicators in a knot are asked: where several leave the same out, the program may have taken a
- * branch, and who did not take it may be the one that is wrong.
+ * branch, and who did not take it may be the one that is wrong. Ranks of other communicators that were
+ * at the same place are asked as well (witnesses.h).
  */
 #include "analysis/knot_turns.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "analysis/witnesses.h"
 
 struct poll {
   uint32_t joints[NT_TURN_JOINTS], joint_count; /* of collectives */
@@ -55,6 +58,17 @@ static bool is_too_long(const struct poll *poll, const struct nt_turn *turn) {
   return false;
 }
 
+/* Others were where the rank left its turn, and most went on as it did. */
+static bool is_shared(const struct nt_job *job, const struct nt_departure *departure) {
+  const struct nt_model_rank *rank = &job->model->ranks[departure->rank];
+  const uint64_t kind = departure->turn.left_out[0].kind;
+  const uint32_t except = kind < job->joint_count ? (uint32_t)kind : NT_NONE;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].enter_ns == departure->turn.at_ns && rank->calls[i].view != NT_NONE)
+      return nt_witnesses_is_usual(job, departure->rank, i, except);
+  return false;
+}
+
 int nt_knot_departures(const struct nt_knot *knot, struct nt_departures *out) {
   const struct nt_job *job = knot->inquiry->job;
   struct poll poll = {0};
@@ -84,6 +98,8 @@ int nt_knot_departures(const struct nt_knot *knot, struct nt_departures *out) {
       (differ == poll.kept && differ > 1))
     out->count = 0;
   out->common = poll.left_out > in_knot && poll.left_out > poll.kept;
+  for (uint32_t i = 0; i < out->count && !out->common; i++)
+    out->common = is_shared(job, &out->list[i]);
   free(poll.voters);
   return status;
 }

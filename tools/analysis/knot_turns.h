@@ -18,7 +18,7 @@ struct nt_departures {
   struct nt_departure *list;
   uint32_t count;
   bool
-      common; /* most have left something out, even where nobody waits for it: a branch of the program */
+      common; /* most have left something out, even where nobody waits for it, or others the same: a branch of the program */
 };
 
 /* Returns 0 or a negative enum nt_err; the caller frees out->list. */

@@ -8,6 +8,7 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/knots.h"
+#include "analysis/witnesses.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
@@ -258,6 +259,11 @@ static void judge_extra(const struct nt_finder *f, struct nt_stuck *stuck) {
   if (stuck->moving)
     return;
   stuck->extra = nt_anchors_extra(f->job, &f->job->joints[stuck->joint], stuck->seq);
+  uint32_t position = 0;
+  if (!stuck->extra.position)
+    stuck->peers = nt_witnesses_lack(f->job, &f->job->joints[stuck->joint], stuck->seq, &position);
+  if (stuck->peers)
+    stuck->extra = (struct nt_shift){.position = position, .how = NT_EDIT_EXTRA, .run = 1};
   if (!stuck->extra.position)
     return;
   stuck->kind = NT_STUCK_DIVERGED;

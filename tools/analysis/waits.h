@@ -60,7 +60,8 @@ struct nt_stuck {
   bool excused; /* `soft` or `moving`: not followed */
   /* Of kind DIVERGED: the call too many from which it is left over, if position is set. */
   struct nt_shift extra;
-  uint32_t knot; /* number of its strongly connected component */
+  uint32_t peers; /* ranks of other communicators that went on without that call; 0: not asked */
+  uint32_t knot;  /* number of its strongly connected component */
 };
 
 struct nt_waits {

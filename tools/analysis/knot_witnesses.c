@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which rank of a knot went another way than all that were at the same place of the program and are not in it.
+ *
+ * First who lacks a collective that these made there, or made it one turn late; then who made a message that none of them
+ * made, and who left one out that all of them made.
+ */
+#include "analysis/knot_parts.h"
+#include "analysis/witnesses.h"
+#include "cli/text.h"
+#include "nccl/nccl_api.h"
+
+/* Has the member gone past the collective, at a line that it had used? From a new one it may have taken another order. */
+static bool owes_call(const struct nt_knot *knot, const struct nt_stuck *stuck, uint32_t member) {
+  const struct nt_joint *joint = &knot->inquiry->job->joints[stuck->joint];
+  int64_t at = 0;
+  return nt_witnesses_blame(knot->inquiry->job, joint, stuck->seq, member, &at) &&
+         nt_knot_is_used_line(knot, joint->members[member].rank, at);
+}
+
+/* All who lack it, or, where all have called it, at least one and not all, owe it by what the witnesses did. Adds them to
+ * `blame` if that is not NULL. */
+static bool is_owed(const struct nt_knot *knot, const struct nt_stuck *stuck,
+                    struct nt_finding *finding, int *status) {
+  const struct nt_joint *joint = &knot->inquiry->job->joints[stuck->joint];
+  const bool lacked = stuck->kind == NT_STUCK_COLLECTIVE;
+  uint32_t owing = 0;
+  if (!lacked && !(stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE))
+    return false;
+  for (uint32_t m = 0; m < joint->member_count && !*status; m++) {
+    const uint32_t rank = joint->members[m].rank;
+    if (lacked && joint->members[m].called >= stuck->seq)
+      continue;
+    const bool owes =
+        nt_ranks_list(knot->ranks, knot->rank_count, rank) && owes_call(knot, stuck, m);
+    if (lacked && !owes)
+      return false;
+    owing += owes;
+    if (!finding || !owes)
+      continue;
+    *status = nt_finding_add(knot->inquiry->job, &finding->blame, rank);
+    nt_lines_add(&finding->evidence,
+                 "ranks of other communicators that were at the same place as rank %d made this "
+                 "call there, and none went on as it did",
+                 knot->inquiry->job->model->ranks[rank].world);
+  }
+  return owing && owing < joint->member_count;
+}
+
+static const struct nt_stuck *owed_collective(const struct nt_knot *knot, int *status) {
+  const struct nt_stuck *found = NULL;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
+    if (!stuck->leaver_count && (!found || stuck->since_ns < found->since_ns) &&
+        is_owed(knot, stuck, NULL, status))
+      found = stuck;
+  }
+  return found;
+}
+
+static const struct nt_p2p_end *lonely_end(const struct nt_knot *knot,
+                                           const struct nt_stuck *stuck) {
+  return stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV
+             ? &knot->inquiry->p2p.ends[stuck->item]
+             : NULL;
+}
+
+/* Who has to send (or receive) it went on where all witnesses did that, while its owner did as others. */
+static bool is_owed_message(const struct nt_knot *knot, const struct nt_p2p_end *end) {
+  const struct nt_job *job = knot->inquiry->job;
+  const struct nt_member *partner = nt_p2p_partner(job, end);
+  return partner &&
+         nt_witnesses_miss(job, partner->rank, end->rank,
+                           end->is_send ? NT_SHAPE_RECV : NT_SHAPE_SEND) &&
+         nt_witnesses_vouch(job, end->rank, end->call, partner->rank);
+}
+
+const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
+                                                  struct nt_finding *finding, uint32_t *seq,
+                                                  int *status) {
+  const struct nt_job *job = knot->inquiry->job;
+  const struct nt_stuck *found =
+      finding->class == NT_CLASS_P2P ? NULL : owed_collective(knot, status);
+  if (found) {
+    *seq = found->seq;
+    (void)is_owed(knot, found, finding, status);
+    return found;
+  }
+  for (uint32_t i = 0; i < knot->stuck_count && !*status; i++) {
+    const struct nt_p2p_end *end = lonely_end(knot, nt_knot_stuck(knot, i));
+    uint32_t blamed = NT_NONE;
+    if (end && nt_witnesses_suffice(job, nt_witnesses_without(knot->inquiry, end)))
+      blamed = end->rank;
+    else if (end && is_owed_message(knot, end))
+      blamed = nt_p2p_partner(job, end)->rank;
+    if (blamed == NT_NONE)
+      continue;
+    *seq = end->seq;
+    *status = nt_finding_add(job, &finding->blame, blamed);
+    nt_lines_add(&finding->evidence,
+                 "ranks that were at the same place as rank %d all went on in another way",
+                 job->model->ranks[blamed].world);
+    return nt_knot_stuck(knot, i);
+  }
+  return NULL;
+}
