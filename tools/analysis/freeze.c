@@ -204,10 +204,11 @@ static void decide_fates(const struct nt_search *s, struct nt_freeze *out) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
+    out->fates[i].likely = s->late[i];
     if (!nt_model_is_over(rank) || end >= out->ns)
       continue;
     out->fates[i].ns = end;
-    out->fates[i].likely = s->first[i] == 1;
+    out->fates[i].likely |= s->first[i] == 1;
     out->fates[i].lives = !nt_model_is_gone(rank);
     out->fates[i].kind = why_ended(rank) == NT_FREEZE_DEATH ? NT_FATE_DEAD : NT_FATE_LEFT;
   }
@@ -243,7 +244,7 @@ static int64_t last_operation(const struct nt_search *s, int64_t from) {
 
 int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
                    struct nt_freeze *out) {
-  struct nt_search s = {.job = job, .divergences = divergences, .wait_ns = NT_WAIT_NS};
+  struct nt_search s = {.job = job, .divergences = divergences, .p2p = p2p, .wait_ns = NT_WAIT_NS};
   size_t members = 0;
   for (uint32_t i = 0; i < job->joint_count; i++)
     members += job->joints[i].member_count;
@@ -254,8 +255,10 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   s.message_ns = calloc(job->model->rank_count + 1, sizeof *s.message_ns);
   s.first = calloc(job->model->rank_count + 1, sizeof *s.first);
   s.ranks = calloc(job->model->rank_count + 1, sizeof *s.ranks);
-  int status =
-      events && out->fates && s.facts && s.ranks && s.message_ns && s.first ? 0 : -NT_ERR_MEMORY;
+  s.late = calloc(job->model->rank_count + 1, sizeof *s.late);
+  int status = events && out->fates && s.facts && s.ranks && s.message_ns && s.first && s.late
+                   ? 0
+                   : -NT_ERR_MEMORY;
   if (status)
     goto out;
   status = nt_freeze_facts(&s);
@@ -266,9 +269,15 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   int64_t together = ended_together(&s), waiting = ended_waiting(&s);
   together = waiting < together ? waiting : together;
   uint32_t count = list_events(job, events);
-  for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER; i++) {
-    bool given_up = false;
-    if (events[i].ns < together && !nt_freeze_had_waited(&s, &events[i])) {
+  for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER && !status; i++) {
+    bool given_up = false, held = events[i].ns >= together || nt_freeze_had_waited(&s, &events[i]);
+    if (held && events[i].ns < together && nt_freeze_reacts(&events[i])) {
+      bool late;
+      status = nt_freeze_was_late(&s, &events[i], &late);
+      s.late[events[i].rank] |= late;
+      held = !late;
+    }
+    if (!held) {
       given_up = events[i].why == NT_FREEZE_DEATH &&
                  nt_freeze_was_awaited_long(&s, events[i].rank, events[i].ns);
       if (!given_up)
@@ -292,6 +301,7 @@ out:
   free(s.ranks);
   free(s.message_ns);
   free(s.first);
+  free(s.late);
   return status;
 }
 

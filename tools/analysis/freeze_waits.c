@@ -120,10 +120,14 @@ static bool waited_in_call(const struct nt_search *s, uint32_t index, int64_t ns
   return false;
 }
 
+bool nt_freeze_reacts(const struct nt_end *end) {
+  return end->why == NT_FREEZE_ABORT || end->why == NT_FREEZE_DEATH;
+}
+
 bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
   const struct nt_rank_facts *facts = &s->ranks[event->rank];
-  bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
+  const bool reacts = nt_freeze_reacts(event);
   if (facts->outstanding_ns <= event->ns - s->wait_ns ||
       s->message_ns[event->rank] <= event->ns - s->wait_ns ||
       waited_in_call(s, event->rank, event->ns))

@@ -358,7 +358,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
 static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct blame *blame) {
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
-  if (finding->class == NT_CLASS_DEAD && inquiry->freeze->fates[blame->rank].likely)
+  if ((finding->class == NT_CLASS_DEAD || finding->class == NT_CLASS_LEFT) &&
+      inquiry->freeze->fates[blame->rank].likely)
     finding->confidence = NT_LIKELY;
   if (finding->class == NT_CLASS_ERROR) {
     say_error(inquiry, finding, blame->rank);

@@ -369,24 +369,24 @@ static void drop_doubles(struct nt_model *model) {
   model->rank_count = kept;
 }
 
-/* Group depth is per thread; what stands in a group that has no end yet was not begun by NCCL. */
+/* Starts of groups are not in traces, but calls have the number of their group. What a thread called last stands in one that
+ * it has not ended if the end is not there, and was not begun by NCCL. */
 static void mark_pending(struct nt_model_rank *rank) {
-  uint32_t start = 0, depth = 0;
-  for (uint32_t i = 0; i <= rank->call_count; i++) {
-    bool last = i == rank->call_count;
-    if (last || (i && rank->calls[i].thread != rank->calls[i - 1].thread)) {
-      for (uint32_t j = depth ? start : i; j < i; j++)
-        rank->calls[j].pending = true;
-      depth = 0;
+  uint32_t group = 0;
+  bool told = false;
+  if (rank->recorder != NT_RECORDER_TRACE || rank->lost)
+    return;
+  for (uint32_t i = rank->call_count; i-- > 0;) {
+    struct nt_model_call *call = &rank->calls[i];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (i + 1 == rank->call_count || rank->calls[i + 1].thread != call->thread)
+      told = false;
+    if (!told && (call->view != NT_NONE || shape == NT_SHAPE_GROUP_END ||
+                  shape == NT_SHAPE_GROUP_SIMULATE)) {
+      told = true;
+      group = call->view == NT_NONE ? 0 : call->group;
     }
-    if (last)
-      break;
-    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
-    if (shape == NT_SHAPE_GROUP_START) {
-      start = depth++ ? start : i;
-    } else if ((shape == NT_SHAPE_GROUP_END || shape == NT_SHAPE_GROUP_SIMULATE) && depth) {
-      depth--;
-    }
+    call->pending |= told && group && call->group == group;
   }
 }
 

@@ -234,6 +234,8 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_refusals(inquiry);
   if (!status)
+    status = nt_judge_creations(inquiry);
+  if (!status)
     status = nt_judge_deaths(inquiry);
   if (!status)
     status = nt_judge_errors(inquiry);
