@@ -54,11 +54,34 @@ static bool is_held(struct nt_search *s, uint32_t rank, int64_t ns) {
   return held;
 }
 
+static bool has_aborted(const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_call_aborts(&rank->calls[i]))
+      return true;
+  return false;
+}
+
+/* The first of all was ahead of those that vanished from `from` on by no more than the time in which these went one after the
+ * other: so it is with processes that are signalled in turn. Who aborted before ended by itself. */
+static bool is_in_turn(const struct nt_model *model, int64_t earliest, int64_t from) {
+  int64_t next = INT64_MAX, last = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    const int64_t end = nt_model_end(rank);
+    if (rank->state != NT_PROCESS_VANISHED || end < from || has_aborted(rank))
+      continue;
+    next = end < next ? end : next;
+    last = end > last ? end : last;
+  }
+  return last && next - earliest < last - next + ORDERED_NS + ORDERED_NS / 2;
+}
+
 /*
  * All are gone within a moment, but the order of deaths is known: a rank was gone for longer than processes
  * need to notice, another that was held by then outlived it, and somebody noticed: it exited with a failure
  * (which says when), a peer saw its lock free, or NCCL told a peer of a remote error. The others were then
- * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last.
+ * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last, as it would if
+ * they are killed in turn.
  */
 static void find_first(struct nt_search *s) {
   const struct nt_model *model = s->job->model;
@@ -88,11 +111,12 @@ static void find_first(struct nt_search *s) {
     if (own >= earliest && own < heard)
       heard = own;
   }
+  const bool in_turn = is_in_turn(model, earliest, earliest + ordered_ns);
   for (uint32_t i = 0; i < model->rank_count && held; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
     if (end >= earliest + ordered_ns || end + ordered_ns > last ||
-        why_ended(rank) != NT_FREEZE_DEATH)
+        why_ended(rank) != NT_FREEZE_DEATH || (in_turn && rank->state == NT_PROCESS_VANISHED))
       continue;
     bool exited = rank->state == NT_PROCESS_EXITED && vanished;
     bool noticed = rank->noticed_ns && rank->noticed_ns <= last + ORDERED_NS;

@@ -15,6 +15,8 @@
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
+#define HUNG_NS INT64_C(1000000000) /* a message or launch takes less, or it hangs */
+
 /* The call by which the rank takes part in the operation, NT_NONE if it is not known. */
 static uint32_t call_in(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank) {
@@ -134,7 +136,23 @@ void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
   free(states);
 }
 
-/* Members that aborted the communicator when the device was through with their part, while others still need them. */
+/* All have called it, and so long before that it had hung by then. */
+static bool hung_before(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        int64_t ns) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  int64_t last = stuck->since_ns;
+  if (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE)
+    return nt_hung_before(inquiry->job, stuck->joint, stuck->seq, ns);
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const uint32_t rank = joint->members[i].rank, call = call_in(inquiry, stuck, rank);
+    if (call != NT_NONE && inquiry->job->model->ranks[rank].calls[call].enter_ns > last)
+      last = inquiry->job->model->ranks[rank].calls[call].enter_ns;
+  }
+  return ns - last > HUNG_NS;
+}
+
+/* Members that aborted the communicator when the device was through with their part, while others still need them: not
+ * where these had hung for long by then. */
 static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         struct nt_rank_set *aborted) {
   const struct nt_job *job = inquiry->job;
@@ -146,7 +164,9 @@ static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
     if (call == NT_NONE || !member->ended_ns || member->ended_ns > job->cut_ns)
       continue;
     const struct nt_model_call *calls = job->model->ranks[member->rank].calls;
-    if (nt_call_aborts(&calls[member->ended_call]) && calls[call].progress == NT_PROGRESS_FINISHED)
+    if (nt_call_aborts(&calls[member->ended_call]) &&
+        calls[call].progress == NT_PROGRESS_FINISHED &&
+        !hung_before(inquiry, stuck, member->ended_ns))
       status = nt_finding_add(job, aborted, member->rank);
   }
   return status;

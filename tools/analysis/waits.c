@@ -123,7 +123,8 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
 }
 
 /* It was ended from outside while it still worked: since `since` it had made several calls, and was ended no longer after the
- * last of them than it had paused before, or within a moment of it. */
+ * last of them than it had paused between them, or within a moment of it. How long it took until the first of them tells
+ * nothing of how it works. */
 static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t since) {
   enum { SEVERAL = 3 };
   const struct nt_model_rank *rank = &f->job->model->ranks[index];
@@ -137,9 +138,9 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
     if (call->enter_ns <= last || call->enter_ns > end || call->exit_ns > end ||
         (call->view == NT_NONE && !nt_fn_is_host_wait(call->fn)) || nt_call_aborts(call))
       continue;
-    longest = call->enter_ns - last > longest ? call->enter_ns - last : longest;
+    if (count++ && call->enter_ns - last > longest)
+      longest = call->enter_ns - last;
     last = call->exit_ns > call->enter_ns ? call->exit_ns : call->enter_ns;
-    count++;
   }
   return count >= SEVERAL && end - last < longest;
 }

@@ -38,6 +38,21 @@ static int64_t normal_pause(const struct nt_job *job, const struct nt_member *me
   return longest;
 }
 
+bool nt_hung_before(const struct nt_job *job, uint32_t joint_index, uint32_t position, int64_t ns) {
+  const struct nt_joint *joint = &job->joints[joint_index];
+  int64_t last = 0, young = NT_YOUNG_NS;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(job, member, position);
+    const int64_t pause = normal_pause(job, member, position);
+    if (!call)
+      return false;
+    last = call->enter_ns > last ? call->enter_ns : last;
+    young = pause > young ? pause : young;
+  }
+  return ns - last > young;
+}
+
 static int64_t now_of(const struct nt_finder *f) {
   int64_t now = f->job->model->now_ns;
   return f->freeze->ns < now ? f->freeze->ns : now;
@@ -69,7 +84,7 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
 }
 
 /* Whoever is gone in the middle of it. One whose own part was done may leave; one that died then may have been
- * needed, unless a device that holds the others up explains more. */
+ * needed, unless a device that holds the others up explains more, or it had hung for long by then. */
 static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint) {
   bool explained = stuck->behind_count || stuck->blocked_count, remains = false;
   for (uint32_t i = 0; i < joint->member_count; i++)
@@ -80,8 +95,10 @@ static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, const struct 
         stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE;
     bool gone = is_gone(f, member->rank) || member->ended_ns;
     bool done = call == NT_NONE || !nt_call_unfinished(f->job, member->rank, call);
-    bool died = f->freeze->fates[member->rank].kind == NT_FATE_DEAD;
-    if (gone && !(done && (explained || !died)))
+    const struct nt_fate *fate = &f->freeze->fates[member->rank];
+    bool needed = fate->kind == NT_FATE_DEAD && !explained &&
+                  !nt_hung_before(f->job, stuck->joint, stuck->seq, fate->ns);
+    if (gone && (!done || needed))
       stuck->leavers[stuck->leaver_count++] = member->rank;
   }
 }
