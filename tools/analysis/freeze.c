@@ -61,6 +61,14 @@ static bool has_aborted(const struct nt_model_rank *rank) {
   return false;
 }
 
+/* One without a trace was gone before, a moment ago: the first of those with a trace was not the first of all. */
+static bool has_earlier(const struct nt_model *model, int64_t earliest) {
+  for (uint32_t i = 0; i < model->gone_count; i++)
+    if (model->gone[i] < earliest && model->gone[i] + TOGETHER_NS > earliest)
+      return true;
+  return false;
+}
+
 /* The first of all was ahead of those that vanished from `from` on by no more than the time in which these went one after the
  * other: so it is with processes that are signalled in turn. Who aborted before ended by itself. */
 static bool is_in_turn(const struct nt_model *model, int64_t earliest, int64_t from) {
@@ -98,7 +106,7 @@ static void find_first(struct nt_search *s) {
     }
   }
   int64_t heard = INT64_MAX;
-  if (earliest == INT64_MAX)
+  if (earliest == INT64_MAX || has_earlier(model, earliest))
     return;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];

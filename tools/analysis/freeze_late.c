@@ -41,7 +41,7 @@ static void note_calls(const struct nt_search *s, const struct nt_place place,
   }
   if (last <= out->ns)
     return;
-  bool awaited = false;
+  bool awaited = joint->absent != 0; /* one without a trace may have seen it */
   for (uint32_t i = 0; i < joint->member_count; i++)
     awaited |= i != place.member && entered(s->job, &joint->members[i], calls[i]) <= out->ns &&
                gone_ns(s->job, &joint->members[i]) > last;

@@ -172,6 +172,24 @@ static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
   return status;
 }
 
+/* Members whose processes are stopped: what moves data for them stands still as well. None if all are, as in a job that its
+ * scheduler has suspended. */
+static int find_stopped(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        struct nt_rank_set *stopped) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  int status = 0;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    count += nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED;
+  if (inquiry->job->cut_ns != INT64_MAX || count == joint->member_count)
+    return 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++)
+    if (nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED &&
+        call_in(inquiry, stuck, joint->members[i].rank) != NT_NONE)
+      status = nt_finding_add(inquiry->job, stopped, joint->members[i].rank);
+  return status;
+}
+
 /* A host is inside the first operation of its kind there, in which NCCL connects. */
 static bool is_connecting(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   for (uint32_t i = 0; i < stuck->waiter_count && stuck->seq == 1; i++) {
@@ -216,8 +234,13 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   const bool connecting = is_connecting(inquiry, stuck);
   if (!status)
     status = find_aborted(inquiry, stuck, &finding->blame);
+  const bool aborted = nt_rank_set_count(&finding->blame);
+  if (!status && !aborted)
+    status = find_stopped(inquiry, stuck, &finding->blame);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  if (nt_rank_set_count(&finding->blame)) {
+  if (nt_rank_set_count(&finding->blame) && !aborted)
+    finding->confidence = NT_LIKELY;
+  if (aborted) {
     char who[NT_DESCRIBE];
     finding->class = NT_CLASS_LEFT;
     nt_finding_say(finding, "%s aborted the communicator when its own part of %s was done%s",

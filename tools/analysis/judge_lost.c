@@ -58,7 +58,8 @@ uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return passed(inquiry, end, partner->rank);
 }
 
-/* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both. */
+/* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both, and where
+ * members have no trace either. */
 static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
                  bool past, struct nt_finding *finding) {
   struct nt_votes votes;
@@ -67,8 +68,11 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
   bool theirs = (!votes.theirs && votes.own) || (votes.theirs < 0 && votes.own == 1);
   finding->confidence = theirs && past ? NT_CERTAIN : NT_LIKELY;
   theirs |= past;
-  if (!own && !theirs)
+  if (!own && !theirs) {
     own = theirs = true;
+    if (inquiry->job->joints[end->joint].absent)
+      finding->confidence = NT_UNDECIDED;
+  }
   if (!status && own)
     status = nt_finding_add(inquiry->job, &finding->blame, end->rank);
   if (!status && theirs)
@@ -87,8 +91,9 @@ static int judge_lost(struct nt_inquiry *inquiry, const struct nt_p2p_end *end, 
   finding->seq = at ? at : end->seq;
   finding->since_ns = call->enter_ns;
   int status = blame(inquiry, end, partner, at, finding);
-  nt_finding_say(finding, "%s; nobody waited, and all have ended",
-                 nt_unmatched_text(text, sizeof text, inquiry, end, finding));
+  nt_finding_say(finding, "%s; nobody waited, and %s have ended",
+                 nt_unmatched_text(text, sizeof text, inquiry, end, finding),
+                 inquiry->job->joints[end->joint].absent ? "both" : "all");
   nt_say_passed(inquiry, finding, end);
   return status;
 }

@@ -192,6 +192,7 @@ void nt_model_free(struct nt_model *model) {
     nt_model_free_rank(&model->ranks[i]);
   for (uint32_t i = 0; i < model->note_count; i++)
     free(model->notes[i]);
+  free(model->gone);
   for (uint32_t i = 0; i < model->unreadable_count; i++) {
     free(model->unreadable[i].file);
     free(model->unreadable[i].reason);

@@ -205,7 +205,10 @@ struct nt_model {
   uint32_t rank_count, rank_room;
   int32_t expected; /* size of the world, 0 if not known */
   struct nt_rank_set
-      held;       /* world ranks of processes that have others besides: several GPUs each */
+      held; /* world ranks of processes that have others besides: several GPUs each */
+  int64_t
+      *gone; /* last signs of life of processes without a trace that vanished, as others noted */
+  uint32_t gone_count;
   int64_t now_ns; /* when the model was read */
   char **notes;   /* what was left out and why, one line each */
   uint32_t note_count;
