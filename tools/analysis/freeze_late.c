@@ -24,11 +24,15 @@ static int64_t gone_ns(const struct nt_job *job, const struct nt_member *member)
   return member->ended_ns && member->ended_ns < end ? member->ended_ns : end;
 }
 
+/* 0: it was never called; 1: it was, and when is not known. */
+#define LOST (UINT32_MAX - 1)
 static int64_t entered(const struct nt_job *job, const struct nt_member *member, uint32_t call) {
+  if (call == LOST)
+    return 1;
   return call == NT_NONE ? 0 : nt_member_rank(job, member)->calls[call].enter_ns;
 }
 
-/* Each member's call of one operation, NT_NONE for those that never made it. */
+/* Each member's call of one operation: NT_NONE for those that never made it, LOST if its record is gone. */
 static void note_calls(const struct nt_search *s, const struct nt_place place,
                        const uint32_t *calls, struct arrival *out) {
   const struct nt_joint *joint = &s->job->joints[place.joint];
@@ -49,10 +53,13 @@ static void note_calls(const struct nt_search *s, const struct nt_place place,
   out->last_ns = last > out->last_ns ? last : out->last_ns;
 }
 
-static uint32_t call_at(const struct nt_member *member, uint32_t position) {
-  return position >= member->first && position <= member->called && position
-             ? member->call[position - member->first]
-             : NT_NONE;
+static uint32_t call_at(const struct nt_search *s, const struct nt_member *member,
+                        uint32_t position) {
+  if (!position || position > member->called)
+    return NT_NONE;
+  const uint32_t call =
+      position >= member->first ? member->call[position - member->first] : NT_NONE;
+  return call == NT_NONE && nt_member_rank(s->job, member)->cut ? LOST : call;
 }
 
 /* The last collective that the rank called by then. */
@@ -63,17 +70,17 @@ static int note_collective(const struct nt_search *s, const struct nt_place plac
   const uint32_t diverged = s->divergences[place.joint];
   uint32_t position = self->called;
   while (position && position >= self->first &&
-         entered(s->job, self, call_at(self, position)) > out->ns)
+         entered(s->job, self, call_at(s, self, position)) > out->ns)
     position--;
-  const uint32_t own = call_at(self, position);
-  if (own == NT_NONE || !nt_call_unfinished(s->job, self->rank, own))
+  const uint32_t own = call_at(s, self, position);
+  if (own == NT_NONE || (own != LOST && !nt_call_unfinished(s->job, self->rank, own)))
     return 0;
   out->lacking |= diverged && diverged <= position;
   uint32_t *calls = calloc(joint->member_count, sizeof *calls);
   if (!calls)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joint->member_count; i++)
-    calls[i] = call_at(&joint->members[i], position);
+    calls[i] = call_at(s, &joint->members[i], position);
   note_calls(s, place, calls, out);
   free(calls);
   return 0;
@@ -91,8 +98,8 @@ static int note_split(const struct nt_search *s, const struct nt_place place, ui
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     const struct nt_model_rank *rank = nt_member_rank(s->job, member);
-    calls[i] = NT_NONE;
-    for (uint32_t c = 0; c < rank->call_count && calls[i] == NT_NONE; c++)
+    calls[i] = rank->cut ? LOST : NT_NONE;
+    for (uint32_t c = 0; c < rank->call_count; c++)
       if (rank->calls[c].view == member->view && rank->calls[c].seq == own->seq &&
           nt_fn_shape(rank->calls[c].fn) == nt_fn_shape(own->fn))
         calls[i] = c;

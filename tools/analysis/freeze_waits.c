@@ -44,6 +44,8 @@ static uint32_t called_by(const struct nt_job *job, const struct nt_member *memb
 static int64_t waited_since(const struct nt_job *job, const struct nt_member *member,
                             uint32_t position) {
   const struct nt_model_call *call = nt_member_call(job, member, position);
+  if (!call && nt_member_rank(job, member)->cut && position && position <= member->called)
+    return 1; /* a call that is gone: it may have been there for long */
   return call && call->progress != NT_PROGRESS_FINISHED ? call->enter_ns : 0;
 }
 

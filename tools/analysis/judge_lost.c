@@ -21,6 +21,15 @@ static bool is_whole(const struct nt_inquiry *inquiry, uint32_t rank) {
   return !inquiry->job->model->ranks[rank].lost && !inquiry->job->model->ranks[rank].overwritten;
 }
 
+/* A member has no trace, or one without its end. */
+static bool lacks_members(const struct nt_inquiry *inquiry, uint32_t index) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  bool lacks = joint->absent != 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    lacks |= nt_member_rank(inquiry->job, &joint->members[i])->cut != 0;
+  return lacks;
+}
+
 /* Does somebody else lack a call of the rank, or another queue a message? */
 static bool owes_more(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                       uint32_t rank) {
@@ -70,7 +79,7 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
   theirs |= past;
   if (!own && !theirs) {
     own = theirs = true;
-    if (inquiry->job->joints[end->joint].absent)
+    if (lacks_members(inquiry, end->joint))
       finding->confidence = NT_UNDECIDED;
   }
   if (!status && own)
@@ -93,7 +102,7 @@ static int judge_lost(struct nt_inquiry *inquiry, const struct nt_p2p_end *end, 
   int status = blame(inquiry, end, partner, at, finding);
   nt_finding_say(finding, "%s; nobody waited, and %s have ended",
                  nt_unmatched_text(text, sizeof text, inquiry, end, finding),
-                 inquiry->job->joints[end->joint].absent ? "both" : "all");
+                 lacks_members(inquiry, end->joint) ? "both" : "all");
   nt_say_passed(inquiry, finding, end);
   return status;
 }

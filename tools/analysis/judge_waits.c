@@ -376,6 +376,11 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
     finding->confidence = NT_UNDECIDED;
     return 0;
   }
+  if (blame->why == BLAME_BEHIND && inquiry->job->model->ranks[blame->rank].cut) {
+    finding->confidence = NT_UNDECIDED; /* it may wait in a call that is gone */
+    nt_lines_add(&finding->evidence, "needed: what rank %d did last, which its trace lacks",
+                 inquiry->job->model->ranks[blame->rank].world);
+  }
   if (finding->class == NT_CLASS_P2P)
     return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], finding);
   return nt_finding_add(inquiry->job, &finding->blame, blame->rank);

@@ -259,15 +259,16 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->moved = process->moved;
 }
 
-/* What the process counted and its file does not hold. Recording begins with the first communicator, so a
- * file that knows of none has lost everything. */
+/* What the process counted and its file does not hold: state and calls are written at different moments. Recording begins with
+ * the first communicator, so a file that knows of none has lost everything. */
 static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace) {
   const struct nt_process_info *process = nt_trace_process(trace);
   uint64_t there = rank->call_count + rank->lost + rank->overwritten;
   if (process->live)
     return;
   rank->hollow = !rank->view_count && !rank->call_count && process->from_file;
-  if (nt_trace_warning_count(trace) && rank->total_calls > there)
+  rank->aged = process->aged;
+  if (rank->total_calls > there)
     rank->cut = rank->total_calls - there;
 }
 

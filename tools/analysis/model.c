@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/replayed.h"
+#include "analysis/damage.h"
 #include "analysis/runs.h"
 #include "analysis/world_claims.h"
 #include "nccl/nccl_api.h"
@@ -199,6 +200,7 @@ void nt_model_free(struct nt_model *model) {
   }
   free(model->unreadable);
   nt_rank_set_free(&model->held);
+  nt_rank_set_free(&model->damaged);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);
@@ -319,38 +321,6 @@ void nt_model_guess_world(struct nt_model_rank *rank) {
     }
 }
 
-/* A trace without its end would make its rank look as if it had stood still: it is worth no more than none. */
-static void drop_damaged(struct nt_model *model) {
-  uint32_t kept = 0, damaged = 0;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    damaged += model->ranks[i].hollow || model->ranks[i].cut;
-  if (damaged == model->rank_count)
-    return;
-  for (uint32_t i = 0; i < model->rank_count; i++) {
-    struct nt_model_rank *rank = &model->ranks[i];
-    if (!rank->hollow && !rank->cut) {
-      model->ranks[kept++] = *rank;
-      continue;
-    }
-    if (rank->world_size > model->expected)
-      model->expected = rank->world_size;
-    const char *source = rank->source ? rank->source : "a trace";
-    if (rank->hollow)
-      nt_model_note(model,
-                    "%s is cut short: nothing but its header is left, all calls of rank %d are "
-                    "lost, and it counts as missing",
-                    source, rank->world);
-    else
-      nt_model_note(model,
-                    "%s is cut short or damaged: %llu of %llu calls of rank %d are lost, and it "
-                    "counts as missing",
-                    source, (unsigned long long)rank->cut, (unsigned long long)rank->total_calls,
-                    rank->world);
-    nt_model_free_rank(rank);
-  }
-  model->rank_count = kept;
-}
-
 static void drop_doubles(struct nt_model *model) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -448,7 +418,7 @@ int nt_model_settle(struct nt_model *model) {
   int status = nt_runs_keep_newest(model);
   if (status)
     return status;
-  drop_damaged(model);
+  nt_damage_settle(model);
   status = nt_world_claims_settle(model);
   if (status)
     return status;

@@ -170,7 +170,10 @@ struct nt_model_rank {
   int64_t digest_ns; /* when its digest was made; 0: the trace itself is here */
   uint64_t left_out; /* calls that the digest left out; they are in `overwritten` as well */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
-  uint64_t cut;       /* calls that are not there because the file is cut short or damaged */
+  uint64_t
+      cut; /* calls that are not there because the file is cut short, damaged, or older than its state; in `lost` as well
+                   once the model is settled */
+  bool aged;          /* nor is it known how many */
   bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
@@ -206,8 +209,9 @@ struct nt_model {
   int32_t expected; /* size of the world, 0 if not known */
   struct nt_rank_set
       held; /* world ranks of processes that have others besides: several GPUs each */
-  int64_t
-      *gone; /* last signs of life of processes without a trace that vanished, as others noted */
+  struct nt_rank_set
+      damaged;   /* world ranks of traces that were left out since they lack their end */
+  int64_t *gone; /* last beats of processes without a trace that vanished, as others noted */
   uint32_t gone_count;
   int64_t now_ns; /* when the model was read */
   char **notes;   /* what was left out and why, one line each */

@@ -45,12 +45,14 @@ bool nt_hung_before(const struct nt_job *job, uint32_t joint_index, uint32_t pos
     const struct nt_member *member = &joint->members[i];
     const struct nt_model_call *call = nt_member_call(job, member, position);
     const int64_t pause = normal_pause(job, member, position);
+    if (!call && position <= member->called)
+      continue; /* its record is gone */
     if (!call)
       return false;
     last = call->enter_ns > last ? call->enter_ns : last;
     young = pause > young ? pause : young;
   }
-  return ns - last > young;
+  return last && ns - last > young;
 }
 
 static int64_t now_of(const struct nt_finder *f) {
