@@ -8,7 +8,7 @@
            of votes: the same ranks are blamed, or it is undecided
   digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
            operation and position; smaller ones the same, or it is undecided and nobody else is blamed
-  cut      where a file lacks its end, and all live areas are gone, nobody is blamed who is not to blame
+  cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, who has not come to a creation, and who
@@ -176,12 +176,15 @@ def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, ch
 
 
 def check_cuts(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> list:
-    others = Copy(os.path.join(copy.folder, "cut"))
     guilty = blamed(base) | expected_ranks(scenario, "blame")
     innocents = expected_ranks(scenario, "innocent") or set(range(scenario.ranks))
     files = [(rank, path) for rank, path in copy.files if path.endswith(".trace")]
     differences = []
     for (rank, path), left in itertools.product(chance.sample(files, min(len(files), 2)), CUTS):
+        others = Copy(os.path.join(copy.folder, "cut"))
+        for other, area in copy.area_files:
+            if other != rank:
+                shutil.copy2(area, others.areas)
         with open(path, "rb") as file:
             data = file.read()
         short = os.path.join(others.folder, os.path.basename(path))
@@ -192,7 +195,7 @@ def check_cuts(scenario: Scenario, target: Target, copy: Copy, base: dict, chanc
         if innocent:
             differences.append(f"expected nobody else to be blamed with {left:.0%} of rank {rank}'s trace, got "
                                f"{report['verdict']} blaming {format_ranks(innocent)}")
-    shutil.rmtree(others.folder, ignore_errors=True)
+        shutil.rmtree(others.folder, ignore_errors=True)
     return differences
 
 

@@ -29,6 +29,16 @@ bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
   return false;
 }
 
+/* Gone, as far as is known. */
+static bool has_ended(const struct nt_search *s, const struct nt_model_rank *rank) {
+  return nt_model_is_over(rank) || (s->silence && nt_model_is_silent(s->job->model, rank));
+}
+
+/* By a signal, or with its node. */
+static bool has_vanished(const struct nt_search *s, const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_VANISHED || (has_ended(s, rank) && !nt_model_is_over(rank));
+}
+
 static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
   return nt_model_left(rank) ? NT_FREEZE_TEARDOWN : NT_FREEZE_DEATH;
 }
@@ -71,12 +81,13 @@ static bool has_earlier(const struct nt_model *model, int64_t earliest) {
 
 /* The first of all was ahead of those that vanished from `from` on by no more than the time in which these went one after the
  * other: so it is with processes that are signalled in turn. Who aborted before ended by itself. */
-static bool is_in_turn(const struct nt_model *model, int64_t earliest, int64_t from) {
+static bool is_in_turn(const struct nt_search *s, int64_t earliest, int64_t from) {
+  const struct nt_model *model = s->job->model;
   int64_t next = INT64_MAX, last = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     const int64_t end = nt_model_end(rank);
-    if (rank->state != NT_PROCESS_VANISHED || end < from || has_aborted(rank))
+    if (!has_vanished(s, rank) || end < from || has_aborted(rank))
       continue;
     next = end < next ? end : next;
     last = end > last ? end : last;
@@ -97,10 +108,11 @@ static void find_first(struct nt_search *s) {
   bool vanished = false, held = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
-    if (!nt_model_is_over(&model->ranks[i]))
+    if (!has_ended(s, &model->ranks[i]))
       return;
     last = end > last ? end : last;
-    if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest) {
+    if (nt_model_is_over(&model->ranks[i]) && why_ended(&model->ranks[i]) == NT_FREEZE_DEATH &&
+        end < earliest) {
       earliest = end;
       ordered_ns = model->ranks[i].state == NT_PROCESS_EXITED ? EXACT_NS : ORDERED_NS;
     }
@@ -113,17 +125,17 @@ static void find_first(struct nt_search *s) {
     int64_t end = nt_model_end(rank);
     if (end < earliest + ordered_ns)
       continue;
-    vanished |= rank->state == NT_PROCESS_VANISHED;
+    vanished |= has_vanished(s, rank);
     held |= is_held(s, i, end);
     int64_t own = heard_ns(rank);
     if (own >= earliest && own < heard)
       heard = own;
   }
-  const bool in_turn = is_in_turn(model, earliest, earliest + ordered_ns);
+  const bool in_turn = is_in_turn(s, earliest, earliest + ordered_ns);
   for (uint32_t i = 0; i < model->rank_count && held; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (end >= earliest + ordered_ns || end + ordered_ns > last ||
+    if (end >= earliest + ordered_ns || end + ordered_ns > last || !nt_model_is_over(rank) ||
         why_ended(rank) != NT_FREEZE_DEATH || (in_turn && rank->state == NT_PROCESS_VANISHED))
       continue;
     bool exited = rank->state == NT_PROCESS_EXITED && vanished;
@@ -145,20 +157,18 @@ static int64_t ended_together(const struct nt_search *s) {
   bool ordered = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
-    if (!nt_model_is_over(rank))
+    if (!has_ended(s, rank))
       return INT64_MAX;
     ordered |= is_first(s, i);
-    over += rank->state == NT_PROCESS_VANISHED;
+    over += has_vanished(s, rank);
   }
   for (uint32_t i = 0; i < model->rank_count; i++)
-    if ((ordered || model->ranks[i].state == NT_PROCESS_VANISHED) &&
-        nt_model_end(&model->ranks[i]) > last)
+    if ((ordered || has_vanished(s, &model->ranks[i])) && nt_model_end(&model->ranks[i]) > last)
       last = nt_model_end(&model->ranks[i]);
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    bool counts =
-        rank->state == NT_PROCESS_VANISHED || (ordered && why_ended(rank) == NT_FREEZE_DEATH);
+    bool counts = has_vanished(s, rank) || (ordered && why_ended(rank) == NT_FREEZE_DEATH);
     if (!counts || is_first(s, i) || end + TOGETHER_NS < last)
       continue;
     count++;
@@ -274,9 +284,24 @@ static int64_t last_operation(const struct nt_search *s, int64_t from) {
   return last;
 }
 
+/* Of some it is known that they are gone, and of nobody that he lives. */
+static bool is_silence(const struct nt_model *model) {
+  bool gone = false;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    gone |= nt_model_is_gone(&model->ranks[i]);
+    if (model->ranks[i].live)
+      return false;
+  }
+  return gone;
+}
+
 int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
                    struct nt_freeze *out) {
-  struct nt_search s = {.job = job, .divergences = divergences, .p2p = p2p, .wait_ns = NT_WAIT_NS};
+  struct nt_search s = {.job = job,
+                        .divergences = divergences,
+                        .p2p = p2p,
+                        .silence = is_silence(job->model),
+                        .wait_ns = NT_WAIT_NS};
   size_t members = 0;
   for (uint32_t i = 0; i < job->joint_count; i++)
     members += job->joints[i].member_count;

@@ -32,6 +32,7 @@ struct nt_search {
   const struct nt_job *job;
   const uint32_t *divergences;
   const struct nt_p2p *p2p;
+  bool silence; /* some are gone, and nobody is known to live */
   struct nt_joint_facts *facts;
   struct nt_rank_facts *ranks;
   int64_t *message_ns; /* by rank: its first receive that nobody answered; INT64_MAX */

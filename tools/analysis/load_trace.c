@@ -268,6 +268,7 @@ static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace
     return;
   rank->hollow = !rank->view_count && !rank->call_count && process->from_file;
   rank->aged = process->aged;
+  rank->outlived = process->outlived;
   if (rank->total_calls > there)
     rank->cut = rank->total_calls - there;
 }

@@ -211,6 +211,15 @@ bool nt_model_is_gone(const struct nt_model_rank *rank) {
          rank->state == NT_PROCESS_REPLACED;
 }
 
+bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank) {
+  if (rank->state != NT_PROCESS_UNKNOWN || rank->recorder != NT_RECORDER_TRACE)
+    return false;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].live)
+      return false;
+  return true;
+}
+
 bool nt_model_is_over(const struct nt_model_rank *rank) {
   return rank->leaving || nt_model_is_gone(rank);
 }

@@ -174,6 +174,7 @@ struct nt_model_rank {
       cut; /* calls that are not there because the file is cut short, damaged, or older than its state; in `lost` as well
                    once the model is settled */
   bool aged;          /* nor is it known how many */
+  bool outlived;      /* it may have called more after what its file tells */
   bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
@@ -265,6 +266,9 @@ int64_t nt_model_end(const struct nt_model_rank *rank);
 
 /* It makes no further call: the process is gone, or another program, or on its way out. */
 bool nt_model_is_over(const struct nt_model_rank *rank);
+/* Whether it lives is not known, as of one on another node, and nobody else of the job is known to: it was not heard of after
+ * nt_model_end. */
+bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank);
 /* Over, and neither its host nor its device goes on with anything. */
 bool nt_model_is_gone(const struct nt_model_rank *rank);
 /* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */

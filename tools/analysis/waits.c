@@ -19,6 +19,9 @@
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
+/* How much of what a process did its file may lack. */
+#define UNWRITTEN_NS INT64_C(61000000000)
+
 enum { LISTS = 7 };
 
 struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
@@ -131,7 +134,8 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
   int64_t end = nt_model_end(rank), last = since, longest = NT_YOUNG_ENDED_NS;
   uint32_t count = 0;
   end = f->freeze->ns < end ? f->freeze->ns : end;
-  if (rank->state != NT_PROCESS_VANISHED || f->freeze->fates[index].kind != NT_FATE_ALIVE || !since)
+  if ((rank->state != NT_PROCESS_VANISHED && !nt_model_is_silent(f->job->model, rank)) ||
+      f->freeze->fates[index].kind != NT_FATE_ALIVE || !since)
     return false;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
@@ -145,6 +149,15 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
   return count >= SEVERAL && end - last < longest;
 }
 
+/* What it did after the last that is known of it stands nowhere, and the others had not waited for it by then. Files are written
+ * now and then, on shared file systems once a minute: who was heard of even longer ago than that had stood still. */
+static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t since) {
+  const struct nt_model_rank *rank = &f->job->model->ranks[index];
+  const int64_t end = nt_model_end(rank);
+  return rank->outlived && f->freeze->fates[index].kind == NT_FATE_ALIVE &&
+         since > end - NT_YOUNG_NS && f->job->model->now_ns - end < UNWRITTEN_NS;
+}
+
 /* A live job: those that are behind may just be on their way. */
 void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
@@ -153,7 +166,8 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
     all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
                  rank->state != NT_PROCESS_EXITED && !rank->leaving;
-    moved |= rank->moved || worked_to_its_end(f, stuck->laggards[i], stuck->since_ns);
+    moved |= rank->moved || worked_to_its_end(f, stuck->laggards[i], stuck->since_ns) ||
+             is_out_of_sight(f, stuck->laggards[i], stuck->since_ns);
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
