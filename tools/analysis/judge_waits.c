@@ -215,9 +215,21 @@ static void say_missing(const struct nt_inquiry *inquiry, struct nt_finding *fin
                    sibling, place, nt_time_short(time, finding->since_ns));
 }
 
+/* Of a process that holds several ranks and waits by another: the ones that left. */
+static void name_leaver(char *who, size_t size, const struct nt_inquiry *inquiry,
+                        const struct nt_finding *finding, const struct nt_stuck *stuck) {
+  const uint32_t world = nt_rank_set_next(&finding->blame, 0);
+  const uint32_t rank =
+      world < NT_RANK_MAX ? nt_model_find(inquiry->job->model, (int32_t)world) : NT_NONE;
+  if (finding->class == NT_CLASS_LEFT && rank != NT_NONE &&
+      nt_rank_set_count(&finding->blame) == 1 && nt_rank_set_has(&finding->waiting, world) &&
+      stuck->kind == NT_STUCK_COLLECTIVE)
+    nt_sibling_text(who, size, inquiry, stuck, rank);
+}
+
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
+  char who[2 * NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
   char message[NT_UNMATCHED_TEXT];
   nt_describe_ranks(who, sizeof who, &finding->blame);
   nt_inquiry_waiting_in(waiting, sizeof waiting, inquiry, finding, stuck);
@@ -225,6 +237,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   switch (finding->class) {
   case NT_CLASS_DEAD:
   case NT_CLASS_LEFT:
+    name_leaver(who, sizeof who, inquiry, finding, stuck);
     say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
     break;
   case NT_CLASS_GPU:
