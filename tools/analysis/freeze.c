@@ -328,7 +328,7 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   uint32_t count = list_events(job, events);
   for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER && !status; i++) {
     bool given_up = false, held = events[i].ns >= together || nt_freeze_had_waited(&s, &events[i]);
-    if (held && events[i].ns < together && nt_freeze_reacts(&events[i])) {
+    if (held && events[i].ns < together) {
       bool late;
       status = nt_freeze_was_late(&s, &events[i], &late);
       s.late[events[i].rank] |= late;

@@ -45,7 +45,8 @@ static void note_calls(const struct nt_search *s, const struct nt_place place,
   }
   if (last <= out->ns)
     return;
-  bool awaited = joint->absent != 0; /* one without a trace may have seen it */
+  /* One without a trace may have seen it; of two there is nobody else, and it came all the same. */
+  bool awaited = joint->absent || joint->member_count == 2;
   for (uint32_t i = 0; i < joint->member_count; i++)
     awaited |= i != place.member && entered(s->job, &joint->members[i], calls[i]) <= out->ns &&
                gone_ns(s->job, &joint->members[i]) > last;

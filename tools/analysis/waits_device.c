@@ -343,6 +343,13 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
   }
+  /* One that died did not finish its side, or one that left, if that is known; unless a device explains more. */
+  for (int i = 0; i < 2 && !stuck->behind_count && !stuck->blocked_count; i++)
+    if (is_gone(f, ends[i]->rank) &&
+        (f->freeze->fates[ends[i]->rank].kind == NT_FATE_DEAD
+             ? nt_call_unfinished(f->job, ends[i]->rank, ends[i]->call)
+             : nt_call_outstanding(f->job, ends[i]->rank, ends[i]->call)))
+      stuck->leavers[stuck->leaver_count++] = ends[i]->rank;
   /* Named as the side sees it that is not held up by its own device. */
   bool sender = (stuck->blocked_count && stuck->blocked[0] == send->rank) ||
                 (stuck->behind_count == 1 && stuck->behind[0] == send->rank);
