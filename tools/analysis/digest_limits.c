@@ -111,13 +111,29 @@ static bool compares_calls(enum nt_class class) {
          class == NT_CLASS_INIT;
 }
 
+/* Some of it was captured, so that how many calls each made tells nothing by itself. */
+static bool has_captures(const struct nt_inquiry *inquiry, const struct nt_finding *finding) {
+  if (finding->joint == NT_NONE)
+    return false;
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(inquiry->job, &joint->members[i]);
+    for (uint32_t c = 0; c < rank->call_count; c++)
+      if (rank->calls[c].view == joint->members[i].view &&
+          (rank->calls[c].flags & NT_CALL_CAPTURED))
+        return true;
+  }
+  return false;
+}
+
 /* Nor where a trace lacks its end, which may hold what the others lack. */
 static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
   struct nt_rank_set ranks = {0};
   char who[NT_DESCRIBE];
+  const bool compares = compares_calls(finding->class) || has_captures(inquiry, finding);
   for (uint32_t r = 0; r < model->rank_count; r++)
-    if (model->ranks[r].cut && compares_calls(finding->class) && is_concerned(inquiry, finding, r))
+    if (model->ranks[r].cut && compares && is_concerned(inquiry, finding, r))
       (void)nt_finding_add(inquiry->job, &ranks, r);
   if (nt_rank_set_count(&ranks)) {
     nt_lines_add(&finding->evidence, "needed: the last calls of %s",
