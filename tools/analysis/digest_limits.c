@@ -104,11 +104,13 @@ static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_findi
   return false;
 }
 
-/* Does it rest on the calls themselves, and not on who made how many? */
-static bool compares_calls(enum nt_class class) {
-  return class == NT_CLASS_MISMATCH || class == NT_CLASS_ORDER || class == NT_CLASS_EXTRA ||
-         class == NT_CLASS_CYCLE || class == NT_CLASS_P2P || class == NT_CLASS_TEARDOWN ||
-         class == NT_CLASS_INIT;
+/* Does it rest on the calls themselves, and not on who made how many collectives? */
+static bool compares_calls(const struct nt_finding *finding) {
+  const enum nt_class class = finding->class;
+  const enum nt_shape shape = nt_fn_shape(finding->fn);
+  return shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV || class == NT_CLASS_MISMATCH ||
+         class == NT_CLASS_ORDER || class == NT_CLASS_EXTRA || class == NT_CLASS_CYCLE ||
+         class == NT_CLASS_P2P || class == NT_CLASS_TEARDOWN || class == NT_CLASS_INIT;
 }
 
 /* Some of it was captured, so that how many calls each made tells nothing by itself. */
@@ -131,7 +133,7 @@ static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *find
   const struct nt_model *model = inquiry->job->model;
   struct nt_rank_set ranks = {0};
   char who[NT_DESCRIBE];
-  const bool compares = compares_calls(finding->class) || has_captures(inquiry, finding);
+  const bool compares = compares_calls(finding) || has_captures(inquiry, finding);
   for (uint32_t r = 0; r < model->rank_count; r++)
     if (model->ranks[r].cut && compares && is_concerned(inquiry, finding, r))
       (void)nt_finding_add(inquiry->job, &ranks, r);
