@@ -195,6 +195,8 @@ void nt_judge_process(struct nt_trace *trace) {
   info->live = (digest ? identity->digest_flags & NT_DIGEST_LIVE : trace->area.present) &&
                (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED ||
                 info->state == NT_PROCESS_ENDING);
+  info->outlived = !digest && !trace->area.present && process->writer != NT_STATE_BY_OTHER &&
+                   (info->state == NT_PROCESS_UNKNOWN || info->state == NT_PROCESS_VANISHED);
   info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
   info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);
   for (size_t i = 0; i < trace->comm_count; i++)

@@ -292,10 +292,17 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
   return 0;
 }
 
-/* A file that is shorter than its own state says has lost its end. */
+/* A file that is shorter than its own state says has lost its end. Copies of the state are written in turn from the second one
+ * on: where that is not there, the newest may be lost as well. */
 static void check_position(struct nt_trace *trace) {
   const struct nt_facts *facts = &trace->facts;
   const struct nt_layout *layout = &trace->identity.layout;
+  if (layout->state_count > 1 && trace->size > layout->state_offset &&
+      trace->size <= layout->state_offset + layout->state_size) {
+    nt_warn(trace, "at byte %" PRIu64 ": the file ends here, inside its state", trace->size);
+    trace->aged = true;
+    return;
+  }
   if (!facts->has_position || !facts->position_epoch)
     return;
   const uint64_t end = layout->segment_offset +

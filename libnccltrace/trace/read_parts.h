@@ -43,7 +43,7 @@ struct nt_trace {
   struct nt_process_info info;
   struct nt_super
       identity; /* of the file's superblock or the area's header; layout only if has_file */
-  bool has_file, network;
+  bool has_file, network, aged;
   uint64_t dev, ino, size;
   char file_path[1024], area_path[512];
   struct nt_area_copy area;

@@ -69,6 +69,9 @@ struct nt_process_info {
   bool oom_machine;   /* both are of the whole machine: its cgroup is not known */
   bool live;          /* read from an area whose process was alive at that moment */
   bool from_file, from_area;
+  bool
+      outlived; /* it may have gone on after what is told here: only its own file is there, which it wrote now and then */
+  bool aged;    /* the file ends inside its state: what is told of the process may be long past */
   uint64_t calls, lost, overwritten, comms_lost, abandoned, write_errors;
   const char *file_path; /* as opened, or as the area names it; NULL if none */
   int64_t digest_ns;     /* when the digest that this is was made; 0: it is none */

@@ -8,6 +8,7 @@
            of votes: the same ranks are blamed, or it is undecided
   digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
            operation and position; smaller ones the same, or it is undecided and nobody else is blamed
+  cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, who has not come to a creation, and who
@@ -34,6 +35,7 @@ from scenario.target import Target
 ORDERS = 3              # orders of the files
 NAMES = 2               # permutations of world ranks
 ABSENCES = 6            # sets of ranks that are left out
+CUTS = (0.2, 0.85, 0.97)        # how much is left of a file
 FEW = 8                 # calls that are left in a small digest
 MANY = 1 << 20
 BY_ORDER = {"init"}                             # classes that may rest on the order of ranks
@@ -110,10 +112,11 @@ def check(scenario: Scenario, target: Target, copy: Copy) -> list:
     base = diagnose(target, copy, copy.paths())
     present = {rank for rank, _ in copy.files}
     found = {"order": check_order(target, copy, base, chance), "names": [],
-             "absence": [], "rest": []}
+             "absence": [], "rest": [], "cut": []}
     found["digest"] = check_digests(scenario, target, copy, json.loads(base))
     if scenario.name not in BY_MOMENT:
         found |= check_absence(scenario, target, copy, json.loads(base), chance)
+        found["cut"] = check_cuts(scenario, target, copy, json.loads(base), chance)
     if not scenario.drop and present == set(range(scenario.ranks)) \
             and json.loads(base)["verdict"] not in BY_ORDER:
         found["names"] = check_names(scenario, target, copy, json.loads(base), chance)
@@ -170,6 +173,30 @@ def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, ch
                 and other["blame"] != first["blame"]:
             found["rest"].append(f"expected {first['class']} blaming {first['blame']} {got} blaming {other['blame']}")
     return found
+
+
+def check_cuts(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> list:
+    guilty = blamed(base) | expected_ranks(scenario, "blame")
+    innocents = expected_ranks(scenario, "innocent") or set(range(scenario.ranks))
+    files = [(rank, path) for rank, path in copy.files if path.endswith(".trace")]
+    differences = []
+    for (rank, path), left in itertools.product(chance.sample(files, min(len(files), 2)), CUTS):
+        others = Copy(os.path.join(copy.folder, "cut"))
+        for other, area in copy.area_files:
+            if other != rank:
+                shutil.copy2(area, others.areas)
+        with open(path, "rb") as file:
+            data = file.read()
+        short = os.path.join(others.folder, os.path.basename(path))
+        with open(short, "wb") as file:
+            file.write(data[:int(len(data.rstrip(b"\0")) * left)])
+        report = json.loads(diagnose(target, others, [short if path == other else other for _, other in files]))
+        innocent = (blamed(report) & innocents) - guilty
+        if innocent:
+            differences.append(f"expected nobody else to be blamed with {left:.0%} of rank {rank}'s trace, got "
+                               f"{report['verdict']} blaming {format_ranks(innocent)}")
+        shutil.rmtree(others.folder, ignore_errors=True)
+    return differences
 
 
 def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) -> list:

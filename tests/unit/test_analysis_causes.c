@@ -599,7 +599,67 @@ static void a_call_that_was_left_by_a_jump_is_not_open(void **state) {
   assert_verdict(&j, "consistent");
 }
 
-static void a_trace_cut_short_counts_as_missing(void **state) {
+/* Rank 2 has made so many collectives, and its trace lacks those behind the fifth. Ranks 0-1 wait in the sixth. */
+static void cut_short(uint32_t made) {
+  uint32_t a = start(3, "0-2");
+  for (int i = 0; i < 5; i++)
+    job_all(&j, a, NT_FN_AllReduce, 16);
+  job_call(&j, 0, a, NT_FN_AllReduce, 16);
+  job_call(&j, 1, a, NT_FN_AllReduce, 16);
+  job_block(&j, 0);
+  job_block(&j, 1);
+  job_rank(&j, 2)->cut = 40;
+  job_rank(&j, 2)->total_calls = 45;
+  job_rank(&j, 2)->views[0].collectives = made;
+}
+
+static void of_a_trace_cut_short_it_counts_how_many_collectives_were_made(void **state) {
+  (void)state;
+  cut_short(6);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_rank_set_count(&v->missing), 0);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_string_equal(set_text(&v->findings[i].blame), "");
+  assert_non_null(strstr(v->notes.line[0], "only how many collectives it made is known"));
+  job_free(&j);
+}
+
+static void what_a_rank_without_its_last_calls_waited_in_is_not_known(void **state) {
+  (void)state;
+  cut_short(5);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "2");
+  job_free(&j);
+}
+
+static void a_trace_without_its_last_state_counts_as_missing(void **state) {
+  (void)state;
+  cut_short(5);
+  job_rank(&j, 2)->aged = true;
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_UNDECIDED);
+  assert_string_equal(set_text(&v->missing), "2");
+  job_free(&j);
+}
+
+/* It may have waited itself when it was killed: then others gave it up as they give up the rest. */
+static void who_dies_where_its_last_calls_are_gone_may_have_waited(void **state) {
+  (void)state;
+  cut_short(6);
+  job_pass(&j, 3000);
+  struct nt_model_rank *rank = job_rank(&j, 1);
+  rank->views[0].collectives = --rank->call_count; /* it never called the sixth */
+  job_end(&j, 2, NT_PROCESS_VANISHED, 0);
+  job_pass(&j, 3000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_string_equal(set_text(&v->findings[0].blame), "1");
+  job_free(&j);
+}
+
+static void a_trace_cut_short_whose_counts_do_not_fit_counts_as_missing(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
   for (int i = 0; i < 5; i++)
@@ -664,7 +724,11 @@ int main(void) {
       TEST(only_the_newest_attempt_is_judged),
       TEST(lost_communicators_forbid_consistent),
       TEST(a_call_that_was_left_by_a_jump_is_not_open),
-      TEST(a_trace_cut_short_counts_as_missing),
+      TEST(of_a_trace_cut_short_it_counts_how_many_collectives_were_made),
+      TEST(what_a_rank_without_its_last_calls_waited_in_is_not_known),
+      TEST(a_trace_without_its_last_state_counts_as_missing),
+      TEST(who_dies_where_its_last_calls_are_gone_may_have_waited),
+      TEST(a_trace_cut_short_whose_counts_do_not_fit_counts_as_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,14 +344,14 @@ static void a_wait_of_a_stream_before_its_first_launch_ties_it(void **state) {
 /* Rank 0 sends to 1 and 2, rank 2 receives from 0 and 1, each in one group that does not end. */
 static void groups_of_two_messages(uint32_t w, bool rank_1_sends) {
   j.group = 5;
-  for (uint32_t to = 1; to < 3; to++) {
+  for (uint32_t to = 1; to < 3; to++)
     job_send(&j, 0, w, to, 100000);
-    job_block(&j, 0);
-  }
-  for (uint32_t from = 0; from < 2; from++) {
+  job_record(&j, 0, NT_NONE, NT_FN_GroupEnd, 2, -1);
+  job_block(&j, 0);
+  for (uint32_t from = 0; from < 2; from++)
     job_recv(&j, 2, w, from, 100000);
-    job_block(&j, 2);
-  }
+  job_record(&j, 2, NT_NONE, NT_FN_GroupEnd, 2, -1);
+  job_block(&j, 2);
   j.group = 0;
   job_recv(&j, 1, w, 0, 100000);
   at(1, 1, 1, NT_PROGRESS_REACHED);

@@ -99,6 +99,22 @@ static void who_aborts_when_only_its_own_part_is_done_has_left(void **state) {
   assert_verdict(&j, "left AllReduce 2 blame 1 waiting 0,2");
 }
 
+static void who_is_done_and_ends_when_it_has_hung_for_long_is_not_the_cause(void **state) {
+  (void)state;
+  for (int dies = 0; dies < 2; dies++) {
+    uint32_t a = start(3, "0-2");
+    everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+    everyone(a, 1, 2, NT_PROGRESS_REACHED);
+    at(1, 1, 2, NT_PROGRESS_FINISHED);
+    job_pass(&j, 3000);
+    if (dies)
+      job_end(&j, 1, NT_PROCESS_VANISHED, 0);
+    else
+      job_record(&j, 1, a, NT_FN_CommAbort, 0, -1);
+    assert_verdict(&j, "stalled AllReduce 2 blame  waiting 0,2");
+  }
+}
+
 static void a_host_inside_the_first_operation_may_be_connecting(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -395,6 +411,22 @@ static void without_a_witness_nobody_is_dead(void **state) {
   assert_verdict(&j, "consistent");
 }
 
+/* Each is noticed, and NCCL tells of it: but what came first was only the first in turn. */
+static void signals_one_after_the_other_have_no_first(void **state) {
+  (void)state;
+  uint32_t a = start(5, "0-4");
+  job_others(&j, 0, a, NT_FN_AllReduce, 16);
+  for (uint32_t r = 0; r < 5; r++) {
+    job_end(&j, r, NT_PROCESS_VANISHED, 0);
+    job_rank(&j, r)->noticed_ns = r < 4 ? j.clock + 40 * MS : 0;
+    job_pass(&j, 150);
+  }
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_not_equal(v->findings[i].class, NT_CLASS_DEAD);
+  job_free(&j);
+}
+
 static void a_kill_of_all_at_once_has_no_first(void **state) {
   (void)state;
   killed_one_after_the_other(3);
@@ -536,6 +568,7 @@ int main(void) {
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
       cmocka_unit_test(who_aborts_when_only_its_own_part_is_done_has_left),
+      cmocka_unit_test(who_is_done_and_ends_when_it_has_hung_for_long_is_not_the_cause),
       cmocka_unit_test(a_host_inside_the_first_operation_may_be_connecting),
       cmocka_unit_test(a_device_that_gets_on_is_no_stall),
       cmocka_unit_test(as_long_as_earlier_pauses_is_no_stall),
@@ -560,6 +593,7 @@ int main(void) {
       cmocka_unit_test(a_remote_error_tells_of_a_death),
       cmocka_unit_test(without_a_witness_nobody_is_dead),
       cmocka_unit_test(a_kill_of_all_at_once_has_no_first),
+      cmocka_unit_test(signals_one_after_the_other_have_no_first),
       cmocka_unit_test(a_failure_and_then_the_launcher),
       cmocka_unit_test(who_was_long_awaited_before_its_death_is_missing_not_dead),
       cmocka_unit_test(a_long_pause_that_the_job_has_shown_is_none),

@@ -245,13 +245,55 @@ static void who_had_waited_for_long_was_not_the_cause(void **state) {
   assert_verdict(&j, "missing AllReduce 3 blame 1 waiting 0,2");
 }
 
-/* ---- the thread that looks at the GPU is stuck ---------------------------------------------------------- */
+/* ---- who died while one was late ------------------------------------------------------------------------ */
 
 static void device(uint32_t rank, enum nt_progress progress) {
   struct nt_model_rank *model = job_rank(&j, rank);
   model->calls[model->call_count - 1].launch = 1;
   model->calls[model->call_count - 1].progress = (uint8_t)progress;
 }
+
+/* All but rank 1 are in an operation; then rank 2 vanishes in it. */
+static uint32_t dies_in_a_wait(void) {
+  const uint32_t a = wait_for(3, 1);
+  device(0, NT_PROGRESS_REACHED);
+  device(2, NT_PROGRESS_REACHED);
+  job_pass(&j, 2000);
+  vanish(2);
+  job_pass(&j, 1000);
+  return a;
+}
+
+static void who_dies_while_another_is_late_is_lacking_and_not_the_late_one(void **state) {
+  (void)state;
+  const uint32_t a = dies_in_a_wait();
+  job_call(&j, 1, a, NT_FN_AllReduce, 16);
+  device(1, NT_PROGRESS_REACHED);
+  job_pass(&j, 1000);
+  assert_int_equal(judged("dead", "2")->confidence, NT_LIKELY);
+  job_free(&j);
+}
+
+static void who_dies_in_a_wait_for_one_that_never_comes_is_no_culprit(void **state) {
+  (void)state;
+  dies_in_a_wait();
+  judged("missing", "1");
+  job_free(&j);
+}
+
+/* All had given up before it came: that the first of them died is what they all did. */
+static void who_comes_when_all_have_given_up_is_the_culprit(void **state) {
+  (void)state;
+  const uint32_t a = dies_in_a_wait();
+  job_end(&j, 0, NT_PROCESS_EXITED, 1);
+  job_pass(&j, 100);
+  job_call(&j, 1, a, NT_FN_AllReduce, 16);
+  device(1, NT_PROGRESS_REACHED);
+  judged("missing", "1");
+  job_free(&j);
+}
+
+/* ---- the thread that looks at the GPU is stuck ---------------------------------------------------------- */
 
 static bool is_in(const struct nt_lines *lines, const char *text) {
   for (uint32_t i = 0; i < lines->count; i++)
@@ -307,6 +349,9 @@ int main(void) {
       cmocka_unit_test(without_its_note_nobody_was_first),
       cmocka_unit_test(within_a_tick_nobody_was_first),
       cmocka_unit_test(who_had_waited_for_long_was_not_the_cause),
+      cmocka_unit_test(who_dies_while_another_is_late_is_lacking_and_not_the_late_one),
+      cmocka_unit_test(who_dies_in_a_wait_for_one_that_never_comes_is_no_culprit),
+      cmocka_unit_test(who_comes_when_all_have_given_up_is_the_culprit),
       cmocka_unit_test(a_stuck_look_is_evidence_and_accuses_nobody),
       cmocka_unit_test(a_stuck_look_is_a_note_where_it_does_not_matter),
   };

@@ -251,6 +251,35 @@ static void a_process_that_waits_for_its_own_thread_is_missing_a_call(void **sta
   assert_verdict(&j, "missing AllReduce 1 blame 0 waiting 0");
 }
 
+static void a_process_that_finalizes_for_one_of_its_ranks_lacks_the_other(void **state) {
+  (void)state;
+  two_ranks_in_one_process(1);
+  first_of(0, 0, NT_PROGRESS_FINISHED);
+  first_of(0, 1, NT_PROGRESS_FINISHED);
+  struct nt_model_call *end = job_record(&j, 0, 0, NT_FN_CommFinalize, 0, -1);
+  end->view = 0;
+  end->thread = 1;
+  end->seq = 1;
+  job_block(&j, 0);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_non_null(strstr(v->findings[0].summary, "communicator rank 1 "));
+  job_free(&j);
+}
+
+static void a_process_that_aborts_for_one_of_its_ranks_has_left_by_that(void **state) {
+  (void)state;
+  two_ranks_in_one_process(1);
+  struct nt_model_call *end = job_record(&j, 0, 0, NT_FN_CommAbort, 0, -1);
+  end->view = 1;
+  end->thread = 2;
+  first_of(0, 0, NT_PROGRESS_REACHED);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_LEFT);
+  assert_non_null(strstr(v->findings[0].summary, "communicator rank 1 "));
+  job_free(&j);
+}
+
 /* Puts what one graph holds behind what another held, under a new number. */
 static void nest(uint32_t rank, uint32_t part, uint32_t held, uint32_t graph) {
   struct nt_model_call *call =
@@ -417,6 +446,8 @@ int main(void) {
       cmocka_unit_test(a_window_that_returned_holds_nobody),
       cmocka_unit_test(a_full_queue_holds_a_send_behind_a_collective),
       cmocka_unit_test(a_process_that_waits_for_its_own_thread_is_missing_a_call),
+      cmocka_unit_test(a_process_that_finalizes_for_one_of_its_ranks_lacks_the_other),
+      cmocka_unit_test(a_process_that_aborts_for_one_of_its_ranks_has_left_by_that),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,6 +163,54 @@ static void of_many_processes_a_note_is_about_one(void **state) {
   nt_model_free(&model);
 }
 
+/* Three processes of one node; the first one's heart stops 4 s before the others vanish. Returns when it ended. */
+static int64_t end_of_a_silent_one(uint64_t pid_ns, bool noticed) {
+  const int64_t second = 1000000000, start = 1764384000 * second;
+  struct nt_trace_loader loader = {0};
+  struct nt_model model;
+  for (uint32_t i = 0; i < 3; i++) {
+    struct nt_model_rank *rank = nt_model_add_rank(&loader.model);
+    assert_non_null(rank);
+    rank->world = (int32_t)i;
+    rank->world_size = 3;
+    rank->pid = 100 + i;
+    rank->start_time = 1;
+    rank->boot = 7;
+    rank->pid_ns = i ? pid_ns : 5;
+    rank->state = NT_PROCESS_VANISHED;
+    rank->host = strdup("node");
+    rank->started_ns = start;
+    rank->last_beat_ns = start + (i ? 14 : 10) * second;
+  }
+  loader.peers = calloc(1, sizeof *loader.peers);
+  assert_non_null(loader.peers);
+  loader.peer_count = noticed;
+  loader.peers[0] = (struct nt_peer_note){.pid = 100,
+                                          .start_time = 1,
+                                          .vanished_ns = (uint64_t)(start + 10 * second + 50),
+                                          .last_beat_ns = (uint64_t)(start + 10 * second)};
+  assert_int_equal(nt_trace_loader_finish(&loader, 0, &model), 0);
+  const int64_t end = nt_model_end(&model.ranks[0]) - start;
+  nt_model_free(&model);
+  return end / (second / 10);
+}
+
+static void who_is_not_missed_by_its_neighbours_was_stopped(void **state) {
+  (void)state;
+  assert_int_equal(end_of_a_silent_one(5, false), 139);
+}
+
+static void who_is_missed_had_died(void **state) {
+  (void)state;
+  assert_int_equal(end_of_a_silent_one(5, true), 100);
+}
+
+/* They do not see each other. */
+static void processes_of_other_containers_are_no_neighbours(void **state) {
+  (void)state;
+  assert_int_equal(end_of_a_silent_one(6, false), 100);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(the_kernel_log_of_a_dump_names_who_was_killed, begin, end),
@@ -172,6 +220,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_note_on_the_program_before_an_exec_is_not_on_this_one,
                                       begin, end),
       cmocka_unit_test(of_many_processes_a_note_is_about_one),
+      cmocka_unit_test(who_is_not_missed_by_its_neighbours_was_stopped),
+      cmocka_unit_test(who_is_missed_had_died),
+      cmocka_unit_test(processes_of_other_containers_are_no_neighbours),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,16 @@ bool nt_creation_in_progress(const struct nt_job *job, uint32_t r, uint32_t inde
   return (state == NT_COMM_CREATING || state == NT_COMM_ABORTED) && !is_used(rank, made);
 }
 
+/* Even if only after the cut. */
+static bool has_returned(const struct nt_job *job, const struct nt_member *member) {
+  if (member->create_call == NT_NONE)
+    return false;
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  const struct nt_model_call *call = &rank->calls[member->create_call];
+  return call->exit_ns && !call->result && !call->group && rank->recorder == NT_RECORDER_TRACE &&
+         !(call->flags & (NT_CALL_VOID | NT_CALL_IN_PROGRESS | NT_CALL_ABANDONED));
+}
+
 /* One creator per member; false if the creation has completed or does not concern us. */
 static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_creation *creation,
                          uint32_t room) {
@@ -86,7 +96,8 @@ static bool gather_joint(const struct nt_job *job, uint32_t index, struct nt_cre
       continue;
     creation->creators[creation->creator_count++] = creator;
     unfinished |= creator.open || creator.refused;
-    if (!creator.open && !creator.refused) { /* it returned: so everybody called */
+    if ((!creator.open && !creator.refused) ||
+        has_returned(job, member)) { /* so everybody called */
       creation->creator_count = before;
       return false;
     }

@@ -104,6 +104,47 @@ static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_findi
   return false;
 }
 
+/* Does it rest on the calls themselves, and not on who made how many collectives? */
+static bool compares_calls(const struct nt_finding *finding) {
+  const enum nt_class class = finding->class;
+  const enum nt_shape shape = nt_fn_shape(finding->fn);
+  return shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV || class == NT_CLASS_MISMATCH ||
+         class == NT_CLASS_ORDER || class == NT_CLASS_EXTRA || class == NT_CLASS_CYCLE ||
+         class == NT_CLASS_P2P || class == NT_CLASS_TEARDOWN || class == NT_CLASS_INIT;
+}
+
+/* Some of it was captured, so that how many calls each made tells nothing by itself. */
+static bool has_captures(const struct nt_inquiry *inquiry, const struct nt_finding *finding) {
+  if (finding->joint == NT_NONE)
+    return false;
+  const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(inquiry->job, &joint->members[i]);
+    for (uint32_t c = 0; c < rank->call_count; c++)
+      if (rank->calls[c].view == joint->members[i].view &&
+          (rank->calls[c].flags & NT_CALL_CAPTURED))
+        return true;
+  }
+  return false;
+}
+
+/* Nor where a trace lacks its end, which may hold what the others lack. */
+static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_model *model = inquiry->job->model;
+  struct nt_rank_set ranks = {0};
+  char who[NT_DESCRIBE];
+  const bool compares = compares_calls(finding) || has_captures(inquiry, finding);
+  for (uint32_t r = 0; r < model->rank_count; r++)
+    if (model->ranks[r].cut && compares && is_concerned(inquiry, finding, r))
+      (void)nt_finding_add(inquiry->job, &ranks, r);
+  if (nt_rank_set_count(&ranks)) {
+    nt_lines_add(&finding->evidence, "needed: the last calls of %s",
+                 nt_describe_ranks(who, sizeof who, &ranks));
+    finding->confidence = NT_UNDECIDED;
+  }
+  nt_rank_set_free(&ranks);
+}
+
 /* Nobody is accused where the calls that would clear it may have been left out. True if that is so. */
 static bool doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   static const char *const lack[SHORTAGES] = {[CALLS] = "too few calls",
@@ -140,6 +181,7 @@ static bool doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) 
 void nt_say_digests(struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->verdict->count; i++) {
     struct nt_finding *finding = &inquiry->verdict->findings[i];
+    doubt_ends(inquiry, finding);
     const bool doubtful = doubt(inquiry, finding);
     const bool told = finding->confidence == NT_UNDECIDED && finding->joint != NT_NONE &&
                       say_members(inquiry, finding);

@@ -29,6 +29,16 @@ bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
   return false;
 }
 
+/* Gone, as far as is known. */
+static bool has_ended(const struct nt_search *s, const struct nt_model_rank *rank) {
+  return nt_model_is_over(rank) || (s->silence && nt_model_is_silent(s->job->model, rank));
+}
+
+/* By a signal, or with its node. */
+static bool has_vanished(const struct nt_search *s, const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_VANISHED || (has_ended(s, rank) && !nt_model_is_over(rank));
+}
+
 static enum nt_freeze_why why_ended(const struct nt_model_rank *rank) {
   return nt_model_left(rank) ? NT_FREEZE_TEARDOWN : NT_FREEZE_DEATH;
 }
@@ -54,11 +64,43 @@ static bool is_held(struct nt_search *s, uint32_t rank, int64_t ns) {
   return held;
 }
 
+static bool has_aborted(const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (nt_call_aborts(&rank->calls[i]))
+      return true;
+  return false;
+}
+
+/* One without a trace was gone before, a moment ago: the first of those with a trace was not the first of all. */
+static bool has_earlier(const struct nt_model *model, int64_t earliest) {
+  for (uint32_t i = 0; i < model->gone_count; i++)
+    if (model->gone[i] < earliest && model->gone[i] + TOGETHER_NS > earliest)
+      return true;
+  return false;
+}
+
+/* The first of all was ahead of those that vanished from `from` on by no more than the time in which these went one after the
+ * other: so it is with processes that are signalled in turn. Who aborted before ended by itself. */
+static bool is_in_turn(const struct nt_search *s, int64_t earliest, int64_t from) {
+  const struct nt_model *model = s->job->model;
+  int64_t next = INT64_MAX, last = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    const struct nt_model_rank *rank = &model->ranks[i];
+    const int64_t end = nt_model_end(rank);
+    if (!has_vanished(s, rank) || end < from || has_aborted(rank))
+      continue;
+    next = end < next ? end : next;
+    last = end > last ? end : last;
+  }
+  return last && next - earliest < last - next + ORDERED_NS + ORDERED_NS / 2;
+}
+
 /*
  * All are gone within a moment, but the order of deaths is known: a rank was gone for longer than processes
  * need to notice, another that was held by then outlived it, and somebody noticed: it exited with a failure
  * (which says when), a peer saw its lock free, or NCCL told a peer of a remote error. The others were then
- * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last.
+ * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last, as it would if
+ * they are killed in turn.
  */
 static void find_first(struct nt_search *s) {
   const struct nt_model *model = s->job->model;
@@ -66,33 +108,35 @@ static void find_first(struct nt_search *s) {
   bool vanished = false, held = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     int64_t end = nt_model_end(&model->ranks[i]);
-    if (!nt_model_is_over(&model->ranks[i]))
+    if (!has_ended(s, &model->ranks[i]))
       return;
     last = end > last ? end : last;
-    if (why_ended(&model->ranks[i]) == NT_FREEZE_DEATH && end < earliest) {
+    if (nt_model_is_over(&model->ranks[i]) && why_ended(&model->ranks[i]) == NT_FREEZE_DEATH &&
+        end < earliest) {
       earliest = end;
       ordered_ns = model->ranks[i].state == NT_PROCESS_EXITED ? EXACT_NS : ORDERED_NS;
     }
   }
   int64_t heard = INT64_MAX;
-  if (earliest == INT64_MAX)
+  if (earliest == INT64_MAX || has_earlier(model, earliest))
     return;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
     if (end < earliest + ordered_ns)
       continue;
-    vanished |= rank->state == NT_PROCESS_VANISHED;
+    vanished |= has_vanished(s, rank);
     held |= is_held(s, i, end);
     int64_t own = heard_ns(rank);
     if (own >= earliest && own < heard)
       heard = own;
   }
+  const bool in_turn = is_in_turn(s, earliest, earliest + ordered_ns);
   for (uint32_t i = 0; i < model->rank_count && held; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    if (end >= earliest + ordered_ns || end + ordered_ns > last ||
-        why_ended(rank) != NT_FREEZE_DEATH)
+    if (end >= earliest + ordered_ns || end + ordered_ns > last || !nt_model_is_over(rank) ||
+        why_ended(rank) != NT_FREEZE_DEATH || (in_turn && rank->state == NT_PROCESS_VANISHED))
       continue;
     bool exited = rank->state == NT_PROCESS_EXITED && vanished;
     bool noticed = rank->noticed_ns && rank->noticed_ns <= last + ORDERED_NS;
@@ -113,20 +157,18 @@ static int64_t ended_together(const struct nt_search *s) {
   bool ordered = false;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
-    if (!nt_model_is_over(rank))
+    if (!has_ended(s, rank))
       return INT64_MAX;
     ordered |= is_first(s, i);
-    over += rank->state == NT_PROCESS_VANISHED;
+    over += has_vanished(s, rank);
   }
   for (uint32_t i = 0; i < model->rank_count; i++)
-    if ((ordered || model->ranks[i].state == NT_PROCESS_VANISHED) &&
-        nt_model_end(&model->ranks[i]) > last)
+    if ((ordered || has_vanished(s, &model->ranks[i])) && nt_model_end(&model->ranks[i]) > last)
       last = nt_model_end(&model->ranks[i]);
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
-    bool counts =
-        rank->state == NT_PROCESS_VANISHED || (ordered && why_ended(rank) == NT_FREEZE_DEATH);
+    bool counts = has_vanished(s, rank) || (ordered && why_ended(rank) == NT_FREEZE_DEATH);
     if (!counts || is_first(s, i) || end + TOGETHER_NS < last)
       continue;
     count++;
@@ -204,10 +246,11 @@ static void decide_fates(const struct nt_search *s, struct nt_freeze *out) {
   for (uint32_t i = 0; i < model->rank_count; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
+    out->fates[i].likely = s->late[i];
     if (!nt_model_is_over(rank) || end >= out->ns)
       continue;
     out->fates[i].ns = end;
-    out->fates[i].likely = s->first[i] == 1;
+    out->fates[i].likely |= s->first[i] == 1;
     out->fates[i].lives = !nt_model_is_gone(rank);
     out->fates[i].kind = why_ended(rank) == NT_FREEZE_DEATH ? NT_FATE_DEAD : NT_FATE_LEFT;
   }
@@ -241,9 +284,24 @@ static int64_t last_operation(const struct nt_search *s, int64_t from) {
   return last;
 }
 
+/* Of some it is known that they are gone, and of nobody that he lives. */
+static bool is_silence(const struct nt_model *model) {
+  bool gone = false;
+  for (uint32_t i = 0; i < model->rank_count; i++) {
+    gone |= nt_model_is_gone(&model->ranks[i]);
+    if (model->ranks[i].live)
+      return false;
+  }
+  return gone;
+}
+
 int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uint32_t *divergences,
                    struct nt_freeze *out) {
-  struct nt_search s = {.job = job, .divergences = divergences, .wait_ns = NT_WAIT_NS};
+  struct nt_search s = {.job = job,
+                        .divergences = divergences,
+                        .p2p = p2p,
+                        .silence = is_silence(job->model),
+                        .wait_ns = NT_WAIT_NS};
   size_t members = 0;
   for (uint32_t i = 0; i < job->joint_count; i++)
     members += job->joints[i].member_count;
@@ -254,8 +312,10 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   s.message_ns = calloc(job->model->rank_count + 1, sizeof *s.message_ns);
   s.first = calloc(job->model->rank_count + 1, sizeof *s.first);
   s.ranks = calloc(job->model->rank_count + 1, sizeof *s.ranks);
-  int status =
-      events && out->fates && s.facts && s.ranks && s.message_ns && s.first ? 0 : -NT_ERR_MEMORY;
+  s.late = calloc(job->model->rank_count + 1, sizeof *s.late);
+  int status = events && out->fates && s.facts && s.ranks && s.message_ns && s.first && s.late
+                   ? 0
+                   : -NT_ERR_MEMORY;
   if (status)
     goto out;
   status = nt_freeze_facts(&s);
@@ -266,9 +326,15 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
   int64_t together = ended_together(&s), waiting = ended_waiting(&s);
   together = waiting < together ? waiting : together;
   uint32_t count = list_events(job, events);
-  for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER; i++) {
-    bool given_up = false;
-    if (events[i].ns < together && !nt_freeze_had_waited(&s, &events[i])) {
+  for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER && !status; i++) {
+    bool given_up = false, held = events[i].ns >= together || nt_freeze_had_waited(&s, &events[i]);
+    if (held && events[i].ns < together) {
+      bool late;
+      status = nt_freeze_was_late(&s, &events[i], &late);
+      s.late[events[i].rank] |= late;
+      held = !late;
+    }
+    if (!held) {
       given_up = events[i].why == NT_FREEZE_DEATH &&
                  nt_freeze_was_awaited_long(&s, events[i].rank, events[i].ns);
       if (!given_up)
@@ -292,6 +358,7 @@ out:
   free(s.ranks);
   free(s.message_ns);
   free(s.first);
+  free(s.late);
   return status;
 }
 

@@ -20,9 +20,10 @@ enum nt_fate_kind {
 
 struct nt_fate {
   enum nt_fate_kind kind;
-  int64_t ns;  /* when; 0 for ALIVE */
-  bool likely; /* all ended within a moment, and only one thing tells that it was first */
-  bool lives;  /* on its way out: it calls nothing more, but what it had called goes on */
+  int64_t ns; /* when; 0 for ALIVE */
+  bool
+      likely; /* all ended within a moment, and only one thing tells that it was first; or it ended in a wait for what came late */
+  bool lives; /* on its way out: it calls nothing more, but what it had called goes on */
 };
 
 enum nt_freeze_why {

@@ -31,17 +31,22 @@ struct nt_rank_facts {
 struct nt_search {
   const struct nt_job *job;
   const uint32_t *divergences;
+  const struct nt_p2p *p2p;
+  bool silence; /* some are gone, and nobody is known to live */
   struct nt_joint_facts *facts;
   struct nt_rank_facts *ranks;
   int64_t *message_ns; /* by rank: its first receive that nobody answered; INT64_MAX */
   int64_t wait_ns;     /* what is shorter is no wait */
   uint8_t *first;      /* by rank: what tells that it was gone while others lived on; 0: nothing */
+  bool *late;          /* by rank: it died while it waited for what was merely late */
 };
 
 /* ---- freeze_waits.c: had somebody been waiting? */
 
 /* Fills s->facts and s->ranks. Returns 0 or -NT_ERR_MEMORY. */
 int nt_freeze_facts(struct nt_search *s);
+/* It may be a reaction to a wait. */
+bool nt_freeze_reacts(const struct nt_end *end);
 /* Had the rank that ended been waiting by then? */
 bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *end);
 /* Had others waited for this rank, much longer than they ever did before, when it ended at `ns`? Then what it did
@@ -49,5 +54,11 @@ bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *end);
 bool nt_freeze_was_awaited_long(const struct nt_search *s, uint32_t rank, int64_t ns);
 /* Calls in which the host waits for what other ranks do. */
 bool nt_freeze_waits_for_others(enum nt_shape shape);
+
+/* ---- freeze_late.c */
+
+/* Did all come that the rank waited for when it ended, only later, while others still waited? Then that is no reaction to a
+ * wait but a cause. Returns 0 or -NT_ERR_MEMORY. */
+int nt_freeze_was_late(const struct nt_search *s, const struct nt_end *end, bool *late);
 
 #endif

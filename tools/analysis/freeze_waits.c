@@ -44,6 +44,8 @@ static uint32_t called_by(const struct nt_job *job, const struct nt_member *memb
 static int64_t waited_since(const struct nt_job *job, const struct nt_member *member,
                             uint32_t position) {
   const struct nt_model_call *call = nt_member_call(job, member, position);
+  if (!call && nt_member_rank(job, member)->cut && position && position <= member->called)
+    return 1; /* a call that is gone: it may have been there for long */
   return call && call->progress != NT_PROGRESS_FINISHED ? call->enter_ns : 0;
 }
 
@@ -120,10 +122,14 @@ static bool waited_in_call(const struct nt_search *s, uint32_t index, int64_t ns
   return false;
 }
 
+bool nt_freeze_reacts(const struct nt_end *end) {
+  return end->why == NT_FREEZE_ABORT || end->why == NT_FREEZE_DEATH;
+}
+
 bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
   const struct nt_rank_facts *facts = &s->ranks[event->rank];
-  bool reacts = event->why == NT_FREEZE_ABORT || event->why == NT_FREEZE_DEATH;
+  const bool reacts = nt_freeze_reacts(event);
   if (facts->outstanding_ns <= event->ns - s->wait_ns ||
       s->message_ns[event->rank] <= event->ns - s->wait_ns ||
       waited_in_call(s, event->rank, event->ns))

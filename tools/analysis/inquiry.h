@@ -83,6 +83,8 @@ int nt_judge_deaths(struct nt_inquiry *inquiry);
 int nt_judge_errors(struct nt_inquiry *inquiry);
 /* Before deaths and errors: what was refused because a peer was gone is that peer's doing. */
 int nt_judge_refusals(struct nt_inquiry *inquiry);
+/* Creations that all have called, and in which somebody died. */
+int nt_judge_creations(struct nt_inquiry *inquiry);
 /* The rank lacks a call of the operation that it waits in by another of its communicator ranks, and the thread that
  * should make it waits in nothing, or in that operation itself. */
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,

@@ -38,6 +38,15 @@ static bool is_awaited(const struct nt_inquiry *inquiry, const struct nt_joint *
   return false;
 }
 
+/* Its own part was done, and the others had hung for long when it ended. */
+static bool is_too_late(const struct nt_inquiry *inquiry, struct nt_place place) {
+  const struct nt_member *member = &inquiry->job->joints[place.joint].members[place.member];
+  const struct nt_model_call *call = nt_member_call(inquiry->job, member, member->called);
+  return call && call->progress == NT_PROGRESS_FINISHED &&
+         nt_hung_before(inquiry->job, place.joint, member->called,
+                        inquiry->freeze->fates[member->rank].ns);
+}
+
 static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   uint32_t found = NT_NONE;
@@ -48,7 +57,8 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
       continue;
     const struct nt_joint *joint = &inquiry->job->joints[place.joint];
     const struct nt_member *member = &joint->members[place.member];
-    if (!common_end(inquiry, joint, member) || !is_awaited(inquiry, joint, member->called))
+    if (!common_end(inquiry, joint, member) || !is_awaited(inquiry, joint, member->called) ||
+        is_too_late(inquiry, place))
       continue;
     const struct nt_model_call *call = nt_member_call(inquiry->job, member, member->called);
     const struct nt_model_call *best =

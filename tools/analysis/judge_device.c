@@ -15,6 +15,8 @@
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
+#define HUNG_NS INT64_C(1000000000) /* a message or launch takes less, or it hangs */
+
 /* The call by which the rank takes part in the operation, NT_NONE if it is not known. */
 static uint32_t call_in(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         uint32_t rank) {
@@ -134,7 +136,23 @@ void nt_say_progress(struct nt_inquiry *inquiry, struct nt_finding *finding,
   free(states);
 }
 
-/* Members that aborted the communicator when the device was through with their part, while others still need them. */
+/* All have called it, and so long before that it had hung by then. */
+static bool hung_before(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        int64_t ns) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  int64_t last = stuck->since_ns;
+  if (stuck->kind == NT_STUCK_DEVICE && stuck->item == NT_NONE)
+    return nt_hung_before(inquiry->job, stuck->joint, stuck->seq, ns);
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const uint32_t rank = joint->members[i].rank, call = call_in(inquiry, stuck, rank);
+    if (call != NT_NONE && inquiry->job->model->ranks[rank].calls[call].enter_ns > last)
+      last = inquiry->job->model->ranks[rank].calls[call].enter_ns;
+  }
+  return ns - last > HUNG_NS;
+}
+
+/* Members that aborted the communicator when the device was through with their part, while others still need them: not
+ * where these had hung for long by then. */
 static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         struct nt_rank_set *aborted) {
   const struct nt_job *job = inquiry->job;
@@ -146,9 +164,29 @@ static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
     if (call == NT_NONE || !member->ended_ns || member->ended_ns > job->cut_ns)
       continue;
     const struct nt_model_call *calls = job->model->ranks[member->rank].calls;
-    if (nt_call_aborts(&calls[member->ended_call]) && calls[call].progress == NT_PROGRESS_FINISHED)
+    if (nt_call_aborts(&calls[member->ended_call]) &&
+        calls[call].progress == NT_PROGRESS_FINISHED &&
+        !hung_before(inquiry, stuck, member->ended_ns))
       status = nt_finding_add(job, aborted, member->rank);
   }
+  return status;
+}
+
+/* Members whose processes are stopped: what moves data for them stands still as well. None if all are, as in a job that its
+ * scheduler has suspended. */
+static int find_stopped(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                        struct nt_rank_set *stopped) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  int status = 0;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    count += nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED;
+  if (inquiry->job->cut_ns != INT64_MAX || count == joint->member_count)
+    return 0;
+  for (uint32_t i = 0; i < joint->member_count && !status; i++)
+    if (nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED &&
+        call_in(inquiry, stuck, joint->members[i].rank) != NT_NONE)
+      status = nt_finding_add(inquiry->job, stopped, joint->members[i].rank);
   return status;
 }
 
@@ -196,8 +234,13 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   const bool connecting = is_connecting(inquiry, stuck);
   if (!status)
     status = find_aborted(inquiry, stuck, &finding->blame);
+  const bool aborted = nt_rank_set_count(&finding->blame);
+  if (!status && !aborted)
+    status = find_stopped(inquiry, stuck, &finding->blame);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
-  if (nt_rank_set_count(&finding->blame)) {
+  if (nt_rank_set_count(&finding->blame) && !aborted)
+    finding->confidence = NT_LIKELY;
+  if (aborted) {
     char who[NT_DESCRIBE];
     finding->class = NT_CLASS_LEFT;
     nt_finding_say(finding, "%s aborted the communicator when its own part of %s was done%s",

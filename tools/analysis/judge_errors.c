@@ -94,11 +94,11 @@ static bool follows_uneven(const struct nt_inquiry *inquiry, uint32_t rank, uint
   return false;
 }
 
-/* What NCCL calls a misuse may be the size of a message that the rank took before from a member without a trace. */
+/* What NCCL calls a misuse may be the size of a message that the rank took before from a member without a trace, or one without its last
+ * calls. */
 static bool may_follow_absent(const struct nt_inquiry *inquiry, uint32_t rank, uint32_t joint,
                               const struct nt_model_call *error) {
-  if (joint == NT_NONE || !inquiry->job->joints[joint].absent ||
-      error_in(error) != ncclInvalidUsage)
+  if (joint == NT_NONE || error_in(error) != ncclInvalidUsage)
     return false;
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *end = &inquiry->p2p.ends[i];

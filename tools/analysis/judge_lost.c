@@ -25,6 +25,15 @@ static bool is_whole(const struct nt_inquiry *inquiry, uint32_t rank) {
   return !inquiry->job->model->ranks[rank].lost && !inquiry->job->model->ranks[rank].overwritten;
 }
 
+/* A member has no trace, or one without its end. */
+static bool lacks_members(const struct nt_inquiry *inquiry, uint32_t index) {
+  const struct nt_joint *joint = &inquiry->job->joints[index];
+  bool lacks = joint->absent != 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    lacks |= nt_member_rank(inquiry->job, &joint->members[i])->cut != 0;
+  return lacks;
+}
+
 /* Does a queue lack a message of the rank, another one than that of `end` if there is one? */
 static bool owes_message(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                          uint32_t rank) {
@@ -96,7 +105,8 @@ uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return owes_message(inquiry, end, partner->rank) ? 0 : passed(inquiry, end, partner->rank);
 }
 
-/* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both. */
+/* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both, and where
+ * members have no trace either. */
 static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
                  bool past, struct nt_finding *finding) {
   struct nt_votes votes;
@@ -105,8 +115,11 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
   bool theirs = (!votes.theirs && votes.own) || (votes.theirs < 0 && votes.own == 1);
   finding->confidence = theirs && past ? NT_CERTAIN : NT_LIKELY;
   theirs |= past;
-  if (!own && !theirs)
+  if (!own && !theirs) {
     own = theirs = true;
+    if (lacks_members(inquiry, end->joint))
+      finding->confidence = NT_UNDECIDED;
+  }
   const uint32_t peers = nt_witnesses_without(inquiry, end);
   if (peers) {
     finding->confidence = nt_witnesses_suffice(inquiry->job, peers) ? NT_LIKELY : NT_UNDECIDED;
@@ -131,8 +144,9 @@ static int judge_lost(struct nt_inquiry *inquiry, const struct nt_p2p_end *end, 
   finding->seq = at ? at : end->seq;
   finding->since_ns = call->enter_ns;
   int status = blame(inquiry, end, partner, at, finding);
-  nt_finding_say(finding, "%s; nobody waited, and all have ended",
-                 nt_unmatched_text(text, sizeof text, inquiry, end, finding));
+  nt_finding_say(finding, "%s; nobody waited, and %s have ended",
+                 nt_unmatched_text(text, sizeof text, inquiry, end, finding),
+                 lacks_members(inquiry, end->joint) ? "both" : "all");
   nt_say_passed(inquiry, finding, end);
   return status;
 }

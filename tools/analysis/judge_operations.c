@@ -40,8 +40,11 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   for (uint32_t w = nt_rank_set_next(from, 0); w < NT_RANK_MAX && !status;
        w = nt_rank_set_next(from, w + 1))
     if (creation->problem != NT_CREATION_MISSING ||
-        nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE)
+        nt_model_find(inquiry->job->model, (int32_t)w) == NT_NONE) {
       status = nt_rank_set_add(&finding->blame, w);
+      if (nt_rank_set_has(&inquiry->job->model->damaged, w))
+        finding->confidence = NT_UNDECIDED; /* its trace may have told that it did */
+    }
   const bool known = nt_rank_set_count(&finding->blame) != 0;
   nt_describe_ranks(who, sizeof who, &finding->blame);
   char what[NT_DESCRIBE + 96];

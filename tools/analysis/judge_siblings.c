@@ -49,7 +49,7 @@ static bool waits_for_itself(const struct nt_inquiry *inquiry, const struct nt_s
 
 static bool is_counted(const struct nt_stuck *stuck) {
   return stuck->kind == NT_STUCK_COLLECTIVE || stuck->kind == NT_STUCK_SPLIT ||
-         stuck->kind == NT_STUCK_SYNC;
+         stuck->kind == NT_STUCK_SYNC || stuck->kind == NT_STUCK_TEARDOWN;
 }
 
 bool nt_is_idle_sibling(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,

@@ -218,9 +218,21 @@ static void say_missing(const struct nt_inquiry *inquiry, struct nt_finding *fin
                    sibling, place, nt_time_short(time, finding->since_ns));
 }
 
+/* Of a process that holds several ranks and waits by another: the ones that left. */
+static void name_leaver(char *who, size_t size, const struct nt_inquiry *inquiry,
+                        const struct nt_finding *finding, const struct nt_stuck *stuck) {
+  const uint32_t world = nt_rank_set_next(&finding->blame, 0);
+  const uint32_t rank =
+      world < NT_RANK_MAX ? nt_model_find(inquiry->job->model, (int32_t)world) : NT_NONE;
+  if (finding->class == NT_CLASS_LEFT && rank != NT_NONE &&
+      nt_rank_set_count(&finding->blame) == 1 && nt_rank_set_has(&finding->waiting, world) &&
+      stuck->kind == NT_STUCK_COLLECTIVE)
+    nt_sibling_text(who, size, inquiry, stuck, rank);
+}
+
 static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
                         const struct nt_stuck *stuck) {
-  char who[NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
+  char who[2 * NT_DESCRIBE], place[NT_DESCRIBE], waiting[2 * NT_DESCRIBE + 64];
   char message[NT_UNMATCHED_TEXT];
   nt_describe_ranks(who, sizeof who, &finding->blame);
   nt_inquiry_waiting_in(waiting, sizeof waiting, inquiry, finding, stuck);
@@ -228,6 +240,7 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   switch (finding->class) {
   case NT_CLASS_DEAD:
   case NT_CLASS_LEFT:
+    name_leaver(who, sizeof who, inquiry, finding, stuck);
     say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
     break;
   case NT_CLASS_GPU:
@@ -361,7 +374,8 @@ static struct nt_finding *finding_for(struct nt_inquiry *inquiry, uint32_t *by_s
 static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
                      const struct blame *blame) {
   const struct nt_stuck *stuck = &inquiry->waits.list[blame->stuck];
-  if (finding->class == NT_CLASS_DEAD && inquiry->freeze->fates[blame->rank].likely)
+  if ((finding->class == NT_CLASS_DEAD || finding->class == NT_CLASS_LEFT) &&
+      inquiry->freeze->fates[blame->rank].likely)
     finding->confidence = NT_LIKELY;
   if (finding->class == NT_CLASS_ERROR) {
     say_error(inquiry, finding, blame->rank);
@@ -377,6 +391,11 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
   if (finding->class == NT_CLASS_UNDECIDED) {
     finding->confidence = NT_UNDECIDED;
     return 0;
+  }
+  if (blame->why == BLAME_BEHIND && inquiry->job->model->ranks[blame->rank].cut) {
+    finding->confidence = NT_UNDECIDED; /* it may wait in a call that is gone */
+    nt_lines_add(&finding->evidence, "needed: what rank %d did last, which its trace lacks",
+                 inquiry->job->model->ranks[blame->rank].world);
   }
   if (finding->class == NT_CLASS_P2P)
     return nt_blame_unmatched(inquiry, &inquiry->p2p.ends[stuck->item], finding);

@@ -259,15 +259,17 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->moved = process->moved;
 }
 
-/* What the process counted and its file does not hold. Recording begins with the first communicator, so a
- * file that knows of none has lost everything. */
+/* What the process counted and its file does not hold: state and calls are written at different moments. Recording begins with
+ * the first communicator, so a file that knows of none has lost everything. */
 static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace) {
   const struct nt_process_info *process = nt_trace_process(trace);
   uint64_t there = rank->call_count + rank->lost + rank->overwritten;
   if (process->live)
     return;
   rank->hollow = !rank->view_count && !rank->call_count && process->from_file;
-  if (nt_trace_warning_count(trace) && rank->total_calls > there)
+  rank->aged = process->aged;
+  rank->outlived = process->outlived;
+  if (rank->total_calls > there)
     rank->cut = rank->total_calls - there;
 }
 
@@ -395,6 +397,15 @@ static int by_process(const void *a, const void *b) {
   return x->start_time < y->start_time ? -1 : x->start_time > y->start_time;
 }
 
+static int add_gone(struct nt_model *model, int64_t ns) {
+  int64_t *list = realloc(model->gone, (model->gone_count + 1u) * sizeof *list);
+  if (!list)
+    return -NT_ERR_MEMORY;
+  model->gone = list;
+  list[model->gone_count++] = ns;
+  return 0;
+}
+
 /* Each note to the processes that it may be about. */
 static int apply_notes(struct nt_trace_loader *loader) {
   struct nt_model *model = &loader->model;
@@ -404,7 +415,8 @@ static int apply_notes(struct nt_trace_loader *loader) {
   for (uint32_t i = 0; i < model->rank_count; i++)
     sorted[i] = &model->ranks[i];
   qsort(sorted, model->rank_count, sizeof *sorted, by_process);
-  for (uint32_t i = 0; i < loader->peer_count; i++) {
+  int status = 0;
+  for (uint32_t i = 0; i < loader->peer_count && !status; i++) {
     const struct nt_peer_note *note = &loader->peers[i];
     const struct nt_model_rank wanted = {.pid = note->pid, .start_time = note->start_time};
     const struct nt_model_rank *key = &wanted;
@@ -416,17 +428,21 @@ static int apply_notes(struct nt_trace_loader *loader) {
       else
         high = middle;
     }
+    if (low == model->rank_count || by_process(&sorted[low], &key) != 0)
+      status = add_gone(model, (int64_t)note->last_beat_ns);
     for (; low < model->rank_count && by_process(&sorted[low], &key) == 0; low++)
       nt_load_note(sorted[low], note);
   }
   free(sorted);
-  return 0;
+  return status;
 }
 
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
   int status = apply_notes(loader);
   model->now_ns = now_ns;
+  if (!status)
+    status = nt_settle_stopped(model);
   if (!status)
     status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/replayed.h"
+#include "analysis/damage.h"
 #include "analysis/runs.h"
 #include "analysis/world_claims.h"
 #include "nccl/nccl_api.h"
@@ -192,12 +193,14 @@ void nt_model_free(struct nt_model *model) {
     nt_model_free_rank(&model->ranks[i]);
   for (uint32_t i = 0; i < model->note_count; i++)
     free(model->notes[i]);
+  free(model->gone);
   for (uint32_t i = 0; i < model->unreadable_count; i++) {
     free(model->unreadable[i].file);
     free(model->unreadable[i].reason);
   }
   free(model->unreadable);
   nt_rank_set_free(&model->held);
+  nt_rank_set_free(&model->damaged);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);
@@ -206,6 +209,15 @@ void nt_model_free(struct nt_model *model) {
 bool nt_model_is_gone(const struct nt_model_rank *rank) {
   return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED ||
          rank->state == NT_PROCESS_REPLACED;
+}
+
+bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank) {
+  if (rank->state != NT_PROCESS_UNKNOWN || rank->recorder != NT_RECORDER_TRACE)
+    return false;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].live)
+      return false;
+  return true;
 }
 
 bool nt_model_is_over(const struct nt_model_rank *rank) {
@@ -318,38 +330,6 @@ void nt_model_guess_world(struct nt_model_rank *rank) {
     }
 }
 
-/* A trace without its end would make its rank look as if it had stood still: it is worth no more than none. */
-static void drop_damaged(struct nt_model *model) {
-  uint32_t kept = 0, damaged = 0;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    damaged += model->ranks[i].hollow || model->ranks[i].cut;
-  if (damaged == model->rank_count)
-    return;
-  for (uint32_t i = 0; i < model->rank_count; i++) {
-    struct nt_model_rank *rank = &model->ranks[i];
-    if (!rank->hollow && !rank->cut) {
-      model->ranks[kept++] = *rank;
-      continue;
-    }
-    if (rank->world_size > model->expected)
-      model->expected = rank->world_size;
-    const char *source = rank->source ? rank->source : "a trace";
-    if (rank->hollow)
-      nt_model_note(model,
-                    "%s is cut short: nothing but its header is left, all calls of rank %d are "
-                    "lost, and it counts as missing",
-                    source, rank->world);
-    else
-      nt_model_note(model,
-                    "%s is cut short or damaged: %llu of %llu calls of rank %d are lost, and it "
-                    "counts as missing",
-                    source, (unsigned long long)rank->cut, (unsigned long long)rank->total_calls,
-                    rank->world);
-    nt_model_free_rank(rank);
-  }
-  model->rank_count = kept;
-}
-
 static void drop_doubles(struct nt_model *model) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
@@ -369,24 +349,24 @@ static void drop_doubles(struct nt_model *model) {
   model->rank_count = kept;
 }
 
-/* Group depth is per thread; what stands in a group that has no end yet was not begun by NCCL. */
+/* Starts of groups are not in traces, but calls have the number of their group. What a thread called last stands in one that
+ * it has not ended if the end is not there, and was not begun by NCCL. */
 static void mark_pending(struct nt_model_rank *rank) {
-  uint32_t start = 0, depth = 0;
-  for (uint32_t i = 0; i <= rank->call_count; i++) {
-    bool last = i == rank->call_count;
-    if (last || (i && rank->calls[i].thread != rank->calls[i - 1].thread)) {
-      for (uint32_t j = depth ? start : i; j < i; j++)
-        rank->calls[j].pending = true;
-      depth = 0;
+  uint32_t group = 0;
+  bool told = false;
+  if (rank->recorder != NT_RECORDER_TRACE || rank->lost)
+    return;
+  for (uint32_t i = rank->call_count; i-- > 0;) {
+    struct nt_model_call *call = &rank->calls[i];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (i + 1 == rank->call_count || rank->calls[i + 1].thread != call->thread)
+      told = false;
+    if (!told && (call->view != NT_NONE || shape == NT_SHAPE_GROUP_END ||
+                  shape == NT_SHAPE_GROUP_SIMULATE)) {
+      told = true;
+      group = call->view == NT_NONE ? 0 : call->group;
     }
-    if (last)
-      break;
-    enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
-    if (shape == NT_SHAPE_GROUP_START) {
-      start = depth++ ? start : i;
-    } else if ((shape == NT_SHAPE_GROUP_END || shape == NT_SHAPE_GROUP_SIMULATE) && depth) {
-      depth--;
-    }
+    call->pending |= told && group && call->group == group;
   }
 }
 
@@ -447,7 +427,7 @@ int nt_model_settle(struct nt_model *model) {
   int status = nt_runs_keep_newest(model);
   if (status)
     return status;
-  drop_damaged(model);
+  nt_damage_settle(model);
   status = nt_world_claims_settle(model);
   if (status)
     return status;

@@ -170,7 +170,11 @@ struct nt_model_rank {
   int64_t digest_ns; /* when its digest was made; 0: the trace itself is here */
   uint64_t left_out; /* calls that the digest left out; they are in `overwritten` as well */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
-  uint64_t cut;       /* calls that are not there because the file is cut short or damaged */
+  uint64_t
+      cut; /* calls that are not there because the file is cut short, damaged, or older than its state; in `lost` as well
+                   once the model is settled */
+  bool aged;          /* nor is it known how many */
+  bool outlived;      /* it may have called more after what its file tells */
   bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */
   int64_t gpu_ns;     /* when a stream was last looked at; 0: never */
@@ -205,7 +209,11 @@ struct nt_model {
   uint32_t rank_count, rank_room;
   int32_t expected; /* size of the world, 0 if not known */
   struct nt_rank_set
-      held;       /* world ranks of processes that have others besides: several GPUs each */
+      held; /* world ranks of processes that have others besides: several GPUs each */
+  struct nt_rank_set
+      damaged;   /* world ranks of traces that were left out since they lack their end */
+  int64_t *gone; /* last beats of processes without a trace that vanished, as others noted */
+  uint32_t gone_count;
   int64_t now_ns; /* when the model was read */
   char **notes;   /* what was left out and why, one line each */
   uint32_t note_count;
@@ -258,6 +266,9 @@ int64_t nt_model_end(const struct nt_model_rank *rank);
 
 /* It makes no further call: the process is gone, or another program, or on its way out. */
 bool nt_model_is_over(const struct nt_model_rank *rank);
+/* Whether it lives is not known, as of one on another node, and nobody else of the job is known to: it was not heard of after
+ * nt_model_end. */
+bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank);
 /* Over, and neither its host nor its device goes on with anything. */
 bool nt_model_is_gone(const struct nt_model_rank *rank);
 /* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */

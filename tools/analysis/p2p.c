@@ -15,7 +15,9 @@ const struct nt_model_call *nt_p2p_call(const struct nt_job *job, const struct n
 }
 
 const struct nt_member *nt_p2p_partner(const struct nt_job *job, const struct nt_p2p_end *end) {
-  return nt_joint_member(&job->joints[end->joint], end->is_send ? end->destination : end->source);
+  const struct nt_member *member =
+      nt_joint_member(&job->joints[end->joint], end->is_send ? end->destination : end->source);
+  return member && nt_member_rank(job, member)->cut ? NULL : member;
 }
 
 /* Would the partner's call be in its trace if it had been made? */

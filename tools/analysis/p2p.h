@@ -54,7 +54,7 @@ bool nt_p2p_is_pair(const struct nt_p2p_end *send, const struct nt_p2p_end *recv
 int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out);
 void nt_p2p_free(struct nt_p2p *p2p);
 
-/* The member that the end's rank is talking to, NULL if it has no trace. */
+/* The member that the end's rank is talking to, NULL if it has no trace, or one without its last calls. */
 const struct nt_member *nt_p2p_partner(const struct nt_job *job, const struct nt_p2p_end *end);
 const struct nt_model_call *nt_p2p_call(const struct nt_job *job, const struct nt_p2p_end *end);
 

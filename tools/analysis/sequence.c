@@ -148,7 +148,14 @@ static void find_bounds(struct nt_job *job, uint32_t r) {
   }
 }
 
-static int make_window(const struct nt_job *job, struct nt_member *member) {
+static uint32_t furthest_of(const struct nt_joint *joint) {
+  uint32_t furthest = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    furthest = joint->members[i].called > furthest ? joint->members[i].called : furthest;
+  return furthest;
+}
+
+static int make_window(const struct nt_job *job, struct nt_member *member, uint32_t furthest) {
   const struct nt_model_rank *rank = nt_member_rank(job, member);
   const struct nt_model_view *view = nt_member_view(job, member);
   free(member->call);
@@ -158,6 +165,9 @@ static int make_window(const struct nt_job *job, struct nt_member *member) {
   bool gone = rank->lost || rank->overwritten;
   if (job->cut_ns == INT64_MAX && gone && view->collectives > member->called)
     member->called = view->collectives;
+  /* When it made those whose calls are gone is not known: it is not behind others in them, nor ahead. */
+  if (job->cut_ns != INT64_MAX && rank->cut && furthest > member->called)
+    member->called = view->collectives < furthest ? view->collectives : furthest;
   if (!member->first ||
       (uint64_t)member->called - member->first >= (uint64_t)rank->call_count + MAX_GAPS)
     member->first = member->called + 1;
@@ -200,9 +210,11 @@ int nt_sequences_build(struct nt_job *job) {
     }
   for (uint32_t r = 0; r < job->model->rank_count; r++)
     find_bounds(job, r);
-  for (uint32_t i = 0; i < job->joint_count && !status; i++)
+  for (uint32_t i = 0; i < job->joint_count && !status; i++) {
+    const uint32_t furthest = furthest_of(&job->joints[i]);
     for (uint32_t j = 0; j < job->joints[i].member_count && !status; j++)
-      status = make_window(job, &job->joints[i].members[j]);
+      status = make_window(job, &job->joints[i].members[j], furthest);
+  }
   for (uint32_t r = 0; r < job->model->rank_count && !status; r++)
     fill_windows(job, r);
   return status;

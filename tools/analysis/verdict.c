@@ -133,6 +133,8 @@ static void note_losses(struct nt_verdict *out) {
   uint64_t lost = 0, overwritten = 0, left_out = 0, comms = 0, errors = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {
     lost += model->ranks[i].lost;
+    if (model->ranks[i].lost >= model->ranks[i].cut)
+      lost -= model->ranks[i].cut; /* told with its file */
     left_out += model->ranks[i].left_out;
     if (model->ranks[i].overwritten > model->ranks[i].left_out)
       overwritten += model->ranks[i].overwritten - model->ranks[i].left_out;
@@ -233,6 +235,8 @@ static int inquire(struct nt_inquiry *inquiry) {
     status = nt_judge_lost_messages(inquiry);
   if (!status)
     status = nt_judge_refusals(inquiry);
+  if (!status)
+    status = nt_judge_creations(inquiry);
   if (!status)
     status = nt_judge_deaths(inquiry);
   if (!status)

@@ -20,6 +20,9 @@
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
+/* How much of what a process did its file may lack. */
+#define UNWRITTEN_NS INT64_C(61000000000)
+
 enum { LISTS = 7 };
 
 struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
@@ -124,25 +127,36 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
 }
 
 /* It was ended from outside while it still worked: since `since` it had made several calls, and was ended no longer after the
- * last of them than it had paused before, or within a moment of it. */
+ * last of them than it had paused between them, or within a moment of it. How long it took until the first of them tells
+ * nothing of how it works. */
 static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t since) {
   enum { SEVERAL = 3 };
   const struct nt_model_rank *rank = &f->job->model->ranks[index];
   int64_t end = nt_model_end(rank), last = since, longest = NT_YOUNG_ENDED_NS;
   uint32_t count = 0;
   end = f->freeze->ns < end ? f->freeze->ns : end;
-  if (rank->state != NT_PROCESS_VANISHED || f->freeze->fates[index].kind != NT_FATE_ALIVE || !since)
+  if ((rank->state != NT_PROCESS_VANISHED && !nt_model_is_silent(f->job->model, rank)) ||
+      f->freeze->fates[index].kind != NT_FATE_ALIVE || !since)
     return false;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
     if (call->enter_ns <= last || call->enter_ns > end || call->exit_ns > end ||
         (call->view == NT_NONE && !nt_fn_is_host_wait(call->fn)) || nt_call_aborts(call))
       continue;
-    longest = call->enter_ns - last > longest ? call->enter_ns - last : longest;
+    if (count++ && call->enter_ns - last > longest)
+      longest = call->enter_ns - last;
     last = call->exit_ns > call->enter_ns ? call->exit_ns : call->enter_ns;
-    count++;
   }
   return count >= SEVERAL && end - last < longest;
+}
+
+/* What it did after the last that is known of it stands nowhere, and the others had not waited for it by then. Files are written
+ * now and then, on shared file systems once a minute: who was heard of even longer ago than that had stood still. */
+static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t since) {
+  const struct nt_model_rank *rank = &f->job->model->ranks[index];
+  const int64_t end = nt_model_end(rank);
+  return rank->outlived && f->freeze->fates[index].kind == NT_FATE_ALIVE &&
+         since > end - NT_YOUNG_NS && f->job->model->now_ns - end < UNWRITTEN_NS;
 }
 
 /* A live job: those that are behind may just be on their way. */
@@ -153,7 +167,8 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     const struct nt_model_rank *rank = &f->job->model->ranks[stuck->laggards[i]];
     all_alive &= f->freeze->fates[stuck->laggards[i]].kind == NT_FATE_ALIVE &&
                  rank->state != NT_PROCESS_EXITED && !rank->leaving;
-    moved |= rank->moved || worked_to_its_end(f, stuck->laggards[i], stuck->since_ns);
+    moved |= rank->moved || worked_to_its_end(f, stuck->laggards[i], stuck->since_ns) ||
+             is_out_of_sight(f, stuck->laggards[i], stuck->since_ns);
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;

@@ -80,6 +80,10 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_divergence *divergences, struct nt_waits *out);
 void nt_waits_free(struct nt_waits *waits);
 
+/* All members had called the collective by then, longer ago than it takes, as far as this job's pauses tell: what happened at
+ * `ns` is not what holds it up. */
+bool nt_hung_before(const struct nt_job *job, uint32_t joint, uint32_t position, int64_t ns);
+
 /* The member has not called the operation, one of those that are counted on a communicator. */
 bool nt_stuck_lacks(const struct nt_stuck *stuck, const struct nt_member *member);
 /* Does the process that did not call wait in the operation too, by another of its ranks? */

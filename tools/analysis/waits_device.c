@@ -38,6 +38,23 @@ static int64_t normal_pause(const struct nt_job *job, const struct nt_member *me
   return longest;
 }
 
+bool nt_hung_before(const struct nt_job *job, uint32_t joint_index, uint32_t position, int64_t ns) {
+  const struct nt_joint *joint = &job->joints[joint_index];
+  int64_t last = 0, young = NT_YOUNG_NS;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    const struct nt_model_call *call = nt_member_call(job, member, position);
+    const int64_t pause = normal_pause(job, member, position);
+    if (!call && position <= member->called)
+      continue; /* its record is gone */
+    if (!call)
+      return false;
+    last = call->enter_ns > last ? call->enter_ns : last;
+    young = pause > young ? pause : young;
+  }
+  return last && ns - last > young;
+}
+
 static int64_t now_of(const struct nt_finder *f) {
   int64_t now = f->job->model->now_ns;
   return f->freeze->ns < now ? f->freeze->ns : now;
@@ -69,12 +86,13 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
 }
 
 /* Somebody who is gone in the middle of it. One whose own part was done may leave; one that died then may have been
- * needed, unless a device that holds the others up explains more. */
-static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call) {
+ * needed, unless a device that holds the others up explains more, or it had hung for long by then. */
+static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call,
+                      bool hung) {
   bool explained = stuck->behind_count || stuck->blocked_count;
   bool done = call == NT_NONE || !nt_call_unfinished(f->job, rank, call);
-  bool died = f->freeze->fates[rank].kind == NT_FATE_DEAD;
-  if (!(done && (explained || !died)))
+  bool needed = f->freeze->fates[rank].kind == NT_FATE_DEAD && !explained && !hung;
+  if (!done || needed)
     stuck->leavers[stuck->leaver_count++] = rank;
 }
 
@@ -87,7 +105,9 @@ static void note_gone_members(struct nt_finder *f, struct nt_stuck *stuck,
     const struct nt_member *member = &joint->members[i];
     if (is_gone(f, member->rank) || member->ended_ns)
       note_gone(f, stuck, member->rank,
-                stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE);
+                stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE,
+                nt_hung_before(f->job, stuck->joint, stuck->seq,
+                               f->freeze->fates[member->rank].ns));
   }
 }
 
@@ -329,13 +349,21 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     young = young_of(rank) > young ? young_of(rank) : young;
     stuck->moving |= rank->moved;
   }
+  /* One that died did not finish its side, or one that left, if that is known; unless a device explains more. */
+  for (int i = 0; i < 2 && !stuck->behind_count && !stuck->blocked_count; i++)
+    if (is_gone(f, ends[i]->rank) &&
+        (f->freeze->fates[ends[i]->rank].kind == NT_FATE_DEAD
+             ? nt_call_unfinished(f->job, ends[i]->rank, ends[i]->call)
+             : nt_call_outstanding(f->job, ends[i]->rank, ends[i]->call)))
+      stuck->leavers[stuck->leaver_count++] = ends[i]->rank;
   /* Named as the side sees it that is not held up by its own device. */
   bool sender = (stuck->blocked_count && stuck->blocked[0] == send->rank) ||
                 (stuck->behind_count == 1 && stuck->behind[0] == send->rank);
   stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
   for (int i = 0; i < 2; i++)
     if (is_gone(f, ends[i]->rank) && !is_gone(f, ends[!i]->rank))
-      note_gone(f, stuck, ends[i]->rank, ends[i]->call);
+      note_gone(f, stuck, ends[i]->rank, ends[i]->call,
+                f->freeze->fates[ends[i]->rank].ns - last > young);
   stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);

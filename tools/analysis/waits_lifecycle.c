@@ -90,6 +90,8 @@ bool nt_stuck_lacks(const struct nt_stuck *stuck, const struct nt_member *member
     return member->splits < stuck->seq;
   case NT_STUCK_SYNC:
     return member->syncs < stuck->seq;
+  case NT_STUCK_TEARDOWN:
+    return !member->ended_ns;
   default:
     return false;
   }
