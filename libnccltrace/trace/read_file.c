@@ -223,39 +223,72 @@ static uint64_t peek_epoch(struct nt_trace *trace, int fd, uint32_t i) {
   return segment.epoch;
 }
 
-/* Walks all segments, oldest first. */
-static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx,
+/* Those that were written, oldest first. */
+static uint32_t order_segments(struct nt_trace *trace, int fd, struct order *order) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < trace->identity.layout.segment_count; i++) {
+    const uint64_t epoch = peek_epoch(trace, fd, i);
+    if (epoch)
+      order[count++] = (struct order){epoch, i};
+  }
+  qsort(order, count, sizeof *order, by_epoch);
+  return count;
+}
+
+static int walk_all(struct nt_trace *trace, int fd, const struct order *order, uint32_t count,
+                    nt_calls_fn *fn, void *ctx, const struct nt_damage *damage) {
+  int rc = 0;
+  for (uint32_t k = 0; k < count && !rc; k++) {
+    struct nt_segment segment;
+    rc = load_steady(fd, &trace->identity.layout, order[k].segment, &segment);
+    if (!rc)
+      rc = nt_segment_walk(&segment, fn, ctx, damage);
+    nt_segment_free(&segment);
+  }
+  return rc;
+}
+
+/* Newest first, until the window's calls are there. */
+static int load_window(struct nt_trace *trace, int fd, const struct order *order, uint32_t count) {
+  int rc = 0;
+  bool enough = false;
+  for (uint32_t k = count; k-- > 0 && !enough && !rc;) {
+    struct nt_segment segment;
+    rc = load_steady(fd, &trace->identity.layout, order[k].segment, &segment);
+    if (!rc)
+      rc = nt_window_add(trace, &segment, k > 0, &enough);
+  }
+  return rc;
+}
+
+static bool has_window(const struct nt_trace *trace) {
+  return trace->room->window && !trace->area.present && !trace->identity.digest_ns;
+}
+
+/* Walks all segments, oldest first; those of the window, if one is asked for. */
+static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool calls,
                      const struct nt_damage *damage, struct nt_error *err) {
   const struct nt_layout *layout = &trace->identity.layout;
+  if (trace->window.segment_count)
+    return nt_window_walk(&trace->window, fn, ctx, calls, damage);
   const int fd = reopen(trace, err);
   if (fd < 0)
     return fd;
   struct stat now;
   if (!fstat(fd, &now))
     trace->size = (uint64_t)now.st_size;
-  int rc = 0;
-  uint32_t count = 0;
   struct order *order = calloc(layout->segment_count, sizeof *order);
-  if (!order) {
-    close(fd);
-    return nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  int rc = order ? 0 : nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  const uint32_t count = rc ? 0 : order_segments(trace, fd, order);
+  if (!rc && has_window(trace)) {
+    rc = load_window(trace, fd, order, count);
+    if (!rc)
+      rc = nt_window_walk(&trace->window, fn, ctx, calls, damage);
+  } else if (!rc) {
+    rc = walk_all(trace, fd, order, count, fn, ctx, damage);
   }
-  for (uint32_t i = 0; i < layout->segment_count; i++) {
-    const uint64_t epoch = peek_epoch(trace, fd, i);
-    if (epoch)
-      order[count++] = (struct order){epoch, i};
-  }
-  qsort(order, count, sizeof *order, by_epoch);
-  for (uint32_t k = 0; k < count && !rc; k++) {
-    struct nt_segment segment;
-    rc = load_steady(fd, layout, order[k].segment, &segment);
-    if (rc) {
-      nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
-      break;
-    }
-    rc = nt_segment_walk(&segment, fn, ctx, damage);
-    nt_segment_free(&segment);
-  }
+  if (rc && !err->code)
+    nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
   free(order);
   close(fd);
   return rc;
@@ -272,6 +305,8 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
       frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES &&
       frame->type != NT_FRAME_GPU)
     return 0;
+  if (frame->type == NT_FRAME_GPU && nt_window_is_before(&trace->window, frame, offset))
+    return 0; /* a mark lies behind its call */
   if (nt_frame_unpack_with(trace->room->unpacker, frame, stored, &payload)) {
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
             frame->epoch);
@@ -318,7 +353,7 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
   close(fd);
   newest = trace->facts;
   trace->facts = definitions;
-  int rc = walk_file(trace, take_definitions, trace, &damage, err);
+  int rc = walk_file(trace, take_definitions, trace, false, &damage, err);
   definitions = trace->facts;
   /* The state is newer than the definitions, but it lacks what had ended before it was written. */
   for (size_t i = 0; i < definitions.comm_count && !rc; i++) {
@@ -341,5 +376,5 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
 int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
                        struct nt_error *err) {
   const struct nt_damage damage = nt_warn_of_damage(trace);
-  return walk_file(trace, fn, ctx, warn ? &damage : NULL, err);
+  return walk_file(trace, fn, ctx, true, warn ? &damage : NULL, err);
 }

@@ -252,6 +252,7 @@ void nt_trace_close(struct nt_trace *trace) {
     nt_read_room_free(trace->room);
   nt_stack_table_free(&trace->stacks);
   free(trace->marks);
+  nt_window_free(&trace->window);
   nt_known_dumps_free(&trace->dumps);
   free(trace);
 }
@@ -341,6 +342,14 @@ size_t nt_trace_warning_count(const struct nt_trace *trace) {
 
 const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i) {
   return i < trace->warning_count ? trace->warnings[i] : NULL;
+}
+
+bool nt_trace_is_cut(const struct nt_trace *trace) {
+  return trace->window.cut;
+}
+
+bool nt_trace_is_short(const struct nt_trace *trace) {
+  return trace->window.lacks || (trace->window.cut && trace->warning_count);
 }
 
 int nt_trace_stack(struct nt_trace *trace, uint32_t id, const struct nt_stack_frame **frames) {
