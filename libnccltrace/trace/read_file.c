@@ -77,16 +77,16 @@ static int reopen(const struct nt_trace *trace, struct nt_error *err) {
 /* ---- slots ------------------------------------------------------------------------------------- */
 
 struct slot {
-  unsigned char *bytes;
+  unsigned char *stored; /* as it lies there; NULL if it is not whole */
   struct nt_frame frame;
 };
 
-/* One copy of a slot, checked; bytes == NULL if it is not whole. *written: there was something. */
-static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size, uint16_t type,
-                      struct slot *out, bool *written) {
+/* One copy of a slot, checked. *written: there was something. */
+static void load_slot(const struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
+                      uint16_t type, struct slot *out, bool *written) {
   unsigned char head[NT_FRAME_HEADER];
   uint64_t got;
-  out->bytes = NULL;
+  out->stored = NULL;
   *written = false;
   if (read_fully(fd, head, sizeof head, offset, &got) || got == 0)
     return;
@@ -100,53 +100,85 @@ static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t 
     return;
   unsigned char *stored = malloc(out->frame.stored ? out->frame.stored : 1);
   if (stored && !read_fully(fd, stored, out->frame.stored, offset + sizeof head, &got) &&
-      got == out->frame.stored)
-    nt_frame_unpack_with(trace->room->unpacker, &out->frame, stored, &out->bytes);
-  free(stored);
+      got == out->frame.stored && nt_frame_is_whole(&out->frame, stored))
+    out->stored = stored;
+  else
+    free(stored);
 }
 
-/* The newest whole copy. The caller frees out->bytes. */
-static void load_newest(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
-                        uint32_t count, uint16_t type, const char *what, struct slot *out) {
-  uint32_t damaged = 0, whole = 0;
-  memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < count; i++) {
+struct slots {
+  uint64_t offset, size;
+  uint32_t count;
+  uint16_t type;
+  const char *what;
+};
+
+/* The newest whole copy older than `epoch`; counts those that are damaged. */
+static struct slot load_newest(const struct nt_trace *trace, int fd, const struct slots *slots,
+                               uint64_t epoch, uint32_t *damaged) {
+  struct slot newest = {0};
+  *damaged = 0;
+  for (uint32_t i = 0; i < slots->count; i++) {
     struct slot slot;
     bool written;
-    load_slot(trace, fd, offset + i * size, size, type, &slot, &written);
-    damaged += written && !slot.bytes;
-    whole += slot.bytes != NULL;
-    if (slot.bytes && (!out->bytes || slot.frame.epoch > out->frame.epoch)) {
-      free(out->bytes);
-      *out = slot;
+    load_slot(trace, fd, slots->offset + i * slots->size, slots->size, slots->type, &slot,
+              &written);
+    *damaged += written && (!slot.stored || slot.frame.epoch >= epoch);
+    if (slot.stored && slot.frame.epoch < epoch &&
+        (!newest.stored || slot.frame.epoch > newest.frame.epoch)) {
+      free(newest.stored);
+      newest = slot;
     } else {
-      free(slot.bytes);
+      free(slot.stored);
     }
   }
+  return newest;
+}
+
+/* Unpacks the newest copy that can be, which the caller frees; NULL if there is none. */
+static unsigned char *read_slot(struct nt_trace *trace, int fd, const struct slots *slots,
+                                uint32_t *raw) {
+  uint64_t epoch = UINT64_MAX;
+  uint32_t damaged;
+  unsigned char *bytes = NULL;
+  struct slot slot;
+  bool found;
+  do {
+    slot = load_newest(trace, fd, slots, epoch, &damaged);
+    found = slot.stored != NULL;
+    if (found)
+      nt_frame_unpack_with(trace->room->unpacker, &slot.frame, slot.stored, &bytes);
+    free(slot.stored);
+    epoch = slot.frame.epoch;
+  } while (found && !bytes);
+  *raw = slot.frame.raw;
   if (damaged)
     nt_warn(trace, "at byte %" PRIu64 ": %" PRIu32 " of %" PRIu32 " copies of the %s damaged%s",
-            offset, damaged, count, what, whole ? ", the other is used" : "");
+            slots->offset, damaged, slots->count, slots->what, bytes ? ", the other is used" : "");
+  return bytes;
 }
 
 static void read_slots(struct nt_trace *trace, int fd, bool have_evidence) {
   const struct nt_layout *layout = &trace->identity.layout;
-  struct slot slot;
-  load_newest(trace, fd, layout->evidence_offset, layout->evidence_size, layout->evidence_count,
-              NT_FRAME_EVIDENCE, "evidence", &slot);
-  if (slot.bytes && !have_evidence) {
-    char *text = malloc((size_t)slot.frame.raw + 1);
+  const struct slots evidence = {layout->evidence_offset, layout->evidence_size,
+                                 layout->evidence_count, NT_FRAME_EVIDENCE, "evidence"};
+  const struct slots state = {layout->state_offset, layout->state_size, layout->state_count,
+                              NT_FRAME_STATE, "state"};
+  uint32_t raw;
+  unsigned char *bytes = read_slot(trace, fd, &evidence, &raw);
+  if (bytes && !have_evidence) {
+    char *text = malloc((size_t)raw + 1);
     if (text) {
-      memcpy(text, slot.bytes, slot.frame.raw);
-      text[slot.frame.raw] = 0;
+      memcpy(text, bytes, raw);
+      text[raw] = 0;
       nt_read_evidence(trace, text);
     }
   }
-  free(slot.bytes);
-  load_newest(trace, fd, layout->state_offset, layout->state_size, layout->state_count,
-              NT_FRAME_STATE, "state", &slot);
-  if (slot.bytes && nt_facts_merge(&trace->facts, slot.bytes, slot.frame.raw))
+  free(bytes);
+  bytes = read_slot(trace, fd, &state, &raw);
+  if (bytes && nt_facts_merge(&trace->facts, bytes, raw))
     nt_warn(trace, "at byte %" PRIu64 ": the state ends inside an entry", layout->state_offset);
-  free(slot.bytes);
+  free(bytes);
 }
 
 /* Key and value lie in one copy of the text, which is cut up. */
