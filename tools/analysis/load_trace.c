@@ -204,7 +204,9 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     return status;
   nt_load_progress(rank, trace, calls);
   status = nt_load_seen(rank, trace, calls);
-  return status ? status : nt_load_stacks(rank, trace, calls);
+  if (status || (nt_trace_is_cut(trace) && nt_model_waits(rank)))
+    return status; /* who waits is not asked where it is, and all of it is read if it is accused */
+  return nt_load_stacks(rank, trace, calls);
 }
 
 static int copy_peers(struct nt_loaded_trace *out, const struct nt_trace *trace) {
