@@ -30,10 +30,18 @@ static void read_boot(void) {
   nt_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
 }
 
-static bool same_boot(const char *boot_id, size_t size) {
+static const char *own_boot(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_boot);
-  return boot[0] && !strncmp(boot, boot_id, size);
+  return boot;
+}
+
+static bool same_boot(const char *boot_id, size_t size) {
+  return *own_boot() && !strncmp(own_boot(), boot_id, size);
+}
+
+bool nt_boot_differs(const char *boot_id) {
+  return *own_boot() && *boot_id && strcmp(own_boot(), boot_id) != 0;
 }
 
 /* And /proc counts as that namespace does: it may have been mounted in another one. */

@@ -298,14 +298,9 @@ static bool has_window(const struct nt_trace *trace) {
 }
 
 /* Walks all segments, oldest first; those of the window, if one is asked for. */
-static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool calls,
+static int walk_file(struct nt_trace *trace, int fd, nt_calls_fn *fn, void *ctx, bool calls,
                      const struct nt_damage *damage, struct nt_error *err) {
   const struct nt_layout *layout = &trace->identity.layout;
-  if (trace->window.segment_count)
-    return nt_window_walk(&trace->window, fn, ctx, calls, damage);
-  const int fd = reopen(trace, err);
-  if (fd < 0)
-    return fd;
   struct stat now;
   if (!fstat(fd, &now))
     trace->size = (uint64_t)now.st_size;
@@ -322,7 +317,6 @@ static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool ca
   if (rc && !err->code)
     nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
   free(order);
-  close(fd);
   return rc;
 }
 
@@ -382,10 +376,10 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
   /* State first: what closes after it is written is found in the frames read later. */
   trace->facts = newest;
   read_slots(trace, fd, trace->evidence != NULL);
-  close(fd);
   newest = trace->facts;
   trace->facts = definitions;
-  int rc = walk_file(trace, take_definitions, trace, false, &damage, err);
+  int rc = walk_file(trace, fd, take_definitions, trace, false, &damage, err);
+  close(fd);
   definitions = trace->facts;
   /* The state is newer than the definitions, but it lacks what had ended before it was written. */
   for (size_t i = 0; i < definitions.comm_count && !rc; i++) {
@@ -408,5 +402,13 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
 int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
                        struct nt_error *err) {
   const struct nt_damage damage = nt_warn_of_damage(trace);
-  return walk_file(trace, fn, ctx, true, warn ? &damage : NULL, err);
+  const struct nt_damage *told = warn ? &damage : NULL;
+  if (trace->window.segment_count)
+    return nt_window_walk(&trace->window, fn, ctx, true, told);
+  const int fd = reopen(trace, err);
+  if (fd < 0)
+    return fd;
+  const int rc = walk_file(trace, fd, fn, ctx, true, told, err);
+  close(fd);
+  return rc;
 }

@@ -150,5 +150,7 @@ int nt_finish_dumps(struct nt_trace *trace);
 
 /* ---- process_state.c */
 void nt_judge_process(struct nt_trace *trace);
+/* It is known to be of another kernel than the one that runs here. */
+bool nt_boot_differs(const char *boot_id);
 
 #endif

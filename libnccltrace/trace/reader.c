@@ -173,16 +173,16 @@ static void find_file(struct nt_trace *trace) {
 
 static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
                       struct nt_error *err) {
-  int rc;
-  if (is_area(path)) {
+  int rc = nt_read_super(trace, path, err);
+  if (rc == -NT_ERR_FOREIGN && is_area(path)) {
+    memset(err, 0, sizeof *err);
     rc = nt_read_area(trace, path, NULL, err);
     if (rc)
       return rc;
     find_file(trace);
+  } else if (rc) {
+    return rc;
   } else {
-    rc = nt_read_super(trace, path, err);
-    if (rc)
-      return rc;
     const struct nt_layout layout = trace->identity.layout;
     if (!(flags & NT_OPEN_NO_AREA) && !trace->identity.digest_ns)
       nt_find_area(trace);

@@ -149,6 +149,19 @@ static void forget(struct gather *g) {
   }
 }
 
+static bool has_suffix(const char *name) {
+  size_t length = strlen(name);
+  return length > 6 && !strcmp(name + length - 6, ".trace");
+}
+
+static bool add_foreign(struct gather *g, const char *path, bool named, bool deep);
+
+/* Has the name of a trace, and is something else that can be read. */
+static bool is_foreign(struct gather *g, const struct nt_source *source) {
+  return source->recorder == NT_RECORDER_TRACE && source->status == -NT_ERR_FOREIGN &&
+         has_suffix(source->path) && add_foreign(g, source->path, true, true);
+}
+
 /* Reads what has been found, and takes it in the order in which it was found. */
 static void read_sources(struct gather *g) {
   nt_sources_read(g->sources, g->source_count, is_known, g, &g->look);
@@ -156,10 +169,10 @@ static void read_sources(struct gather *g) {
     struct nt_source *source = &g->sources[i];
     if (source->status == -NT_ERR_MEMORY)
       g->status = source->status;
-    else if (source->status) {
+    else if (source->status && !is_foreign(g, source)) {
       warn(g, source);
       complain(g, source);
-    } else if (!source->known && take(g, source) < 0)
+    } else if (!source->status && !source->known && take(g, source) < 0)
       g->status = -NT_ERR_MEMORY;
     nt_source_free(source);
   }
@@ -209,18 +222,14 @@ static bool add_foreign(struct gather *g, const char *path, bool named, bool dee
   return true;
 }
 
+/* What has the name of a trace is looked at when it is read: there are many. */
 static void add_file(struct gather *g, const char *path) {
-  if (!add_foreign(g, path, true, true))
+  if (has_suffix(path) || !add_foreign(g, path, true, true))
     add_source(g, strdup(path));
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static bool has_suffix(const char *name) {
-  size_t length = strlen(name);
-  return length > 6 && !strcmp(name + length - 6, ".trace");
 }
 
 static int is_visible(const struct dirent *entry) {
