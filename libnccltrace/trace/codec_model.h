@@ -57,15 +57,15 @@ enum nt_column {
 #define NT_MODEL_BITS 12
 #define NT_MODEL_SLOTS (1u << NT_MODEL_BITS)
 
-/* A running mean in sixteenths; `set` 0: nothing seen yet. */
+/* A running mean in sixteenths. `turn` of another turn than the model's: nothing seen yet. */
 struct nt_mean {
   int64_t sum;
-  uint64_t set;
+  uint64_t turn;
 };
 
 struct nt_known {
   uint64_t value;
-  uint64_t set;
+  uint64_t turn;
 };
 
 struct nt_model {
@@ -73,12 +73,14 @@ struct nt_model {
   uint64_t end;        /* unit in which the thread's last call returned */
   uint64_t send, recv; /* of the thread's last call */
   uint32_t stack, group;
-  uint32_t next[NT_MODEL_SLOTS];              /* by (t1, t2, t3): index + 1 */
+  uint32_t next[NT_MODEL_SLOTS];   /* by (t1, t2, t3): index + 1 */
+  uint32_t seq[NT_MODEL_SLOTS];    /* by (communicator, class, peer or function) */
+  uint32_t launch[NT_MODEL_SLOTS]; /* by stream */
+  uint32_t step[NT_MODEL_SLOTS];   /* by (template, t1): how the group number moves */
+  /* What is above is zeroed for a new turn, what is below is forgotten by its number: it is large. */
+  uint64_t turn;
   struct nt_mean gap[NT_MODEL_SLOTS];         /* by (template, t1) */
   struct nt_mean duration[NT_MODEL_SLOTS];    /* by (template, t1) */
-  uint32_t seq[NT_MODEL_SLOTS];               /* by (communicator, class, peer or function) */
-  uint32_t launch[NT_MODEL_SLOTS];            /* by stream */
-  uint32_t step[NT_MODEL_SLOTS];              /* by (template, t1): how the group number moves */
   struct nt_known send_after[NT_MODEL_SLOTS]; /* by (template, send of the call before) */
   struct nt_known recv_after[NT_MODEL_SLOTS];
   struct nt_known stack_after[NT_MODEL_SLOTS]; /* by (template, stack of the call before) */

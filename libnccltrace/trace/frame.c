@@ -184,10 +184,14 @@ int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored,
   return nt_frame_unpack_with(NULL, frame, stored, out);
 }
 
+bool nt_frame_is_whole(const struct nt_frame *frame, const unsigned char *stored) {
+  return XXH64(stored, frame->stored, 0) == frame->checksum;
+}
+
 int nt_frame_unpack_with(struct nt_unpacker *unpacker, const struct nt_frame *frame,
                          const unsigned char *stored, unsigned char **out) {
   *out = NULL;
-  if (XXH64(stored, frame->stored, 0) != frame->checksum || frame->raw > NT_FRAME_MAX_RAW ||
+  if (!nt_frame_is_whole(frame, stored) || frame->raw > NT_FRAME_MAX_RAW ||
       frame->index > frame->stored)
     return -NT_ERR_CORRUPT;
   const unsigned char *payload = stored + frame->index;

@@ -46,6 +46,9 @@ int nt_frame_write(struct nt_packer *packer, struct nt_frame *frame, const unsig
  * written; NT_ERR_CORRUPT: anything else. */
 int nt_frame_parse(const unsigned char *at, size_t left, struct nt_frame *out);
 
+/* Are these the bytes that the header is of? */
+bool nt_frame_is_whole(const struct nt_frame *frame, const unsigned char *stored);
+
 /* Checks the sum of the `frame->stored` bytes at `stored` and unpacks the payload into *out (malloc, owned
  * by the caller; at most NT_FRAME_MAX_RAW), of `frame->raw` bytes. NT_ERR_CORRUPT, NT_ERR_MEMORY. */
 int nt_frame_unpack(const struct nt_frame *frame, const unsigned char *stored, unsigned char **out);

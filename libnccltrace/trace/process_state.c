@@ -8,6 +8,7 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,10 +24,24 @@
 #define LINGERED_NS INT64_C(2000000000)    /* longer than the last drain takes */
 #define GPU_BLOCKED_NS INT64_C(2000000000) /* a look takes microseconds, and is due every 100 ms */
 
-static bool same_boot(const char *boot_id, size_t size) {
-  char boot[64];
+static char boot[64]; /* of the kernel that runs here: read once, for the many traces of a job */
+
+static void read_boot(void) {
   nt_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-  return boot[0] && !strncmp(boot, boot_id, size);
+}
+
+static const char *own_boot(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, read_boot);
+  return boot;
+}
+
+static bool same_boot(const char *boot_id, size_t size) {
+  return *own_boot() && !strncmp(own_boot(), boot_id, size);
+}
+
+bool nt_boot_differs(const char *boot_id) {
+  return *own_boot() && *boot_id && strcmp(own_boot(), boot_id) != 0;
 }
 
 /* And /proc counts as that namespace does: it may have been mounted in another one. */

@@ -235,6 +235,9 @@ static int try_area(const char *path, void *ctx) {
 }
 
 int nt_find_area(struct nt_trace *trace) {
+  /* Another machine's, or of before it was started anew: areas of that are here only if somebody has brought them. */
+  if (nt_boot_differs(trace->identity.boot_id) && !getenv("NCCLTRACE_SHM"))
+    return 0;
   struct search search = {.trace = trace};
   snprintf(search.prefix, sizeof search.prefix, "%" PRIu32 "-", trace->identity.pid);
   const int rc = nt_area_each(try_area, &search);

@@ -444,7 +444,7 @@ static void mark_abandoned(struct nt_trace *trace) {
       trace->calls[i].flags |= NT_CALL_ABANDONED;
 }
 
-int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
+static int assemble(struct nt_trace *trace, struct nt_error *err) {
   struct plan plan = {.trace = trace};
   int rc = -NT_ERR_MEMORY;
   plan.codec = nt_read_room_codec(trace->room);
@@ -462,10 +462,6 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
   if (rc)
     goto out;
   close_gaps(trace, plan.total);
-  number_groups(trace);
-  void_groups(trace);
-  mark_abandoned(trace);
-  trace->calls_loaded = true;
 out:
   if (rc && !err->code)
     nt_refuse(err, -rc, 0, rc == -NT_ERR_SPACE ? "implausibly many calls" : "out of memory");
@@ -475,4 +471,17 @@ out:
   free(plan.sorted);
   free(plan.frames);
   return rc;
+}
+
+int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err) {
+  const int rc = assemble(trace, err);
+  if (rc)
+    return rc;
+  if (trace->window.segment_count)
+    nt_window_trim(trace);
+  number_groups(trace);
+  void_groups(trace);
+  mark_abandoned(trace);
+  trace->calls_loaded = true;
+  return 0;
 }

@@ -77,16 +77,16 @@ static int reopen(const struct nt_trace *trace, struct nt_error *err) {
 /* ---- slots ------------------------------------------------------------------------------------- */
 
 struct slot {
-  unsigned char *bytes;
+  unsigned char *stored; /* as it lies there; NULL if it is not whole */
   struct nt_frame frame;
 };
 
-/* One copy of a slot, checked; bytes == NULL if it is not whole. *written: there was something. */
-static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size, uint16_t type,
-                      struct slot *out, bool *written) {
+/* One copy of a slot, checked. *written: there was something. */
+static void load_slot(const struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
+                      uint16_t type, struct slot *out, bool *written) {
   unsigned char head[NT_FRAME_HEADER];
   uint64_t got;
-  out->bytes = NULL;
+  out->stored = NULL;
   *written = false;
   if (read_fully(fd, head, sizeof head, offset, &got) || got == 0)
     return;
@@ -100,53 +100,85 @@ static void load_slot(struct nt_trace *trace, int fd, uint64_t offset, uint64_t 
     return;
   unsigned char *stored = malloc(out->frame.stored ? out->frame.stored : 1);
   if (stored && !read_fully(fd, stored, out->frame.stored, offset + sizeof head, &got) &&
-      got == out->frame.stored)
-    nt_frame_unpack_with(trace->room->unpacker, &out->frame, stored, &out->bytes);
-  free(stored);
+      got == out->frame.stored && nt_frame_is_whole(&out->frame, stored))
+    out->stored = stored;
+  else
+    free(stored);
 }
 
-/* The newest whole copy. The caller frees out->bytes. */
-static void load_newest(struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
-                        uint32_t count, uint16_t type, const char *what, struct slot *out) {
-  uint32_t damaged = 0, whole = 0;
-  memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < count; i++) {
+struct slots {
+  uint64_t offset, size;
+  uint32_t count;
+  uint16_t type;
+  const char *what;
+};
+
+/* The newest whole copy older than `epoch`; counts those that are damaged. */
+static struct slot load_newest(const struct nt_trace *trace, int fd, const struct slots *slots,
+                               uint64_t epoch, uint32_t *damaged) {
+  struct slot newest = {0};
+  *damaged = 0;
+  for (uint32_t i = 0; i < slots->count; i++) {
     struct slot slot;
     bool written;
-    load_slot(trace, fd, offset + i * size, size, type, &slot, &written);
-    damaged += written && !slot.bytes;
-    whole += slot.bytes != NULL;
-    if (slot.bytes && (!out->bytes || slot.frame.epoch > out->frame.epoch)) {
-      free(out->bytes);
-      *out = slot;
+    load_slot(trace, fd, slots->offset + i * slots->size, slots->size, slots->type, &slot,
+              &written);
+    *damaged += written && (!slot.stored || slot.frame.epoch >= epoch);
+    if (slot.stored && slot.frame.epoch < epoch &&
+        (!newest.stored || slot.frame.epoch > newest.frame.epoch)) {
+      free(newest.stored);
+      newest = slot;
     } else {
-      free(slot.bytes);
+      free(slot.stored);
     }
   }
+  return newest;
+}
+
+/* Unpacks the newest copy that can be, which the caller frees; NULL if there is none. */
+static unsigned char *read_slot(struct nt_trace *trace, int fd, const struct slots *slots,
+                                uint32_t *raw) {
+  uint64_t epoch = UINT64_MAX;
+  uint32_t damaged;
+  unsigned char *bytes = NULL;
+  struct slot slot;
+  bool found;
+  do {
+    slot = load_newest(trace, fd, slots, epoch, &damaged);
+    found = slot.stored != NULL;
+    if (found)
+      nt_frame_unpack_with(trace->room->unpacker, &slot.frame, slot.stored, &bytes);
+    free(slot.stored);
+    epoch = slot.frame.epoch;
+  } while (found && !bytes);
+  *raw = slot.frame.raw;
   if (damaged)
     nt_warn(trace, "at byte %" PRIu64 ": %" PRIu32 " of %" PRIu32 " copies of the %s damaged%s",
-            offset, damaged, count, what, whole ? ", the other is used" : "");
+            slots->offset, damaged, slots->count, slots->what, bytes ? ", the other is used" : "");
+  return bytes;
 }
 
 static void read_slots(struct nt_trace *trace, int fd, bool have_evidence) {
   const struct nt_layout *layout = &trace->identity.layout;
-  struct slot slot;
-  load_newest(trace, fd, layout->evidence_offset, layout->evidence_size, layout->evidence_count,
-              NT_FRAME_EVIDENCE, "evidence", &slot);
-  if (slot.bytes && !have_evidence) {
-    char *text = malloc((size_t)slot.frame.raw + 1);
+  const struct slots evidence = {layout->evidence_offset, layout->evidence_size,
+                                 layout->evidence_count, NT_FRAME_EVIDENCE, "evidence"};
+  const struct slots state = {layout->state_offset, layout->state_size, layout->state_count,
+                              NT_FRAME_STATE, "state"};
+  uint32_t raw;
+  unsigned char *bytes = read_slot(trace, fd, &evidence, &raw);
+  if (bytes && !have_evidence) {
+    char *text = malloc((size_t)raw + 1);
     if (text) {
-      memcpy(text, slot.bytes, slot.frame.raw);
-      text[slot.frame.raw] = 0;
+      memcpy(text, bytes, raw);
+      text[raw] = 0;
       nt_read_evidence(trace, text);
     }
   }
-  free(slot.bytes);
-  load_newest(trace, fd, layout->state_offset, layout->state_size, layout->state_count,
-              NT_FRAME_STATE, "state", &slot);
-  if (slot.bytes && nt_facts_merge(&trace->facts, slot.bytes, slot.frame.raw))
+  free(bytes);
+  bytes = read_slot(trace, fd, &state, &raw);
+  if (bytes && nt_facts_merge(&trace->facts, bytes, raw))
     nt_warn(trace, "at byte %" PRIu64 ": the state ends inside an entry", layout->state_offset);
-  free(slot.bytes);
+  free(bytes);
 }
 
 /* Key and value lie in one copy of the text, which is cut up. */
@@ -223,41 +255,68 @@ static uint64_t peek_epoch(struct nt_trace *trace, int fd, uint32_t i) {
   return segment.epoch;
 }
 
-/* Walks all segments, oldest first. */
-static int walk_file(struct nt_trace *trace, nt_calls_fn *fn, void *ctx,
-                     const struct nt_damage *damage, struct nt_error *err) {
-  const struct nt_layout *layout = &trace->identity.layout;
-  const int fd = reopen(trace, err);
-  if (fd < 0)
-    return fd;
-  struct stat now;
-  if (!fstat(fd, &now))
-    trace->size = (uint64_t)now.st_size;
-  int rc = 0;
+/* Those that were written, oldest first. */
+static uint32_t order_segments(struct nt_trace *trace, int fd, struct order *order) {
   uint32_t count = 0;
-  struct order *order = calloc(layout->segment_count, sizeof *order);
-  if (!order) {
-    close(fd);
-    return nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
-  }
-  for (uint32_t i = 0; i < layout->segment_count; i++) {
+  for (uint32_t i = 0; i < trace->identity.layout.segment_count; i++) {
     const uint64_t epoch = peek_epoch(trace, fd, i);
     if (epoch)
       order[count++] = (struct order){epoch, i};
   }
   qsort(order, count, sizeof *order, by_epoch);
+  return count;
+}
+
+static int walk_all(struct nt_trace *trace, int fd, const struct order *order, uint32_t count,
+                    nt_calls_fn *fn, void *ctx, const struct nt_damage *damage) {
+  int rc = 0;
   for (uint32_t k = 0; k < count && !rc; k++) {
     struct nt_segment segment;
-    rc = load_steady(fd, layout, order[k].segment, &segment);
-    if (rc) {
-      nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
-      break;
-    }
-    rc = nt_segment_walk(&segment, fn, ctx, damage);
+    rc = load_steady(fd, &trace->identity.layout, order[k].segment, &segment);
+    if (!rc)
+      rc = nt_segment_walk(&segment, fn, ctx, damage);
     nt_segment_free(&segment);
   }
+  return rc;
+}
+
+/* Newest first, until the window's calls are there. */
+static int load_window(struct nt_trace *trace, int fd, const struct order *order, uint32_t count) {
+  int rc = 0;
+  bool enough = false;
+  for (uint32_t k = count; k-- > 0 && !enough && !rc;) {
+    struct nt_segment segment;
+    rc = load_steady(fd, &trace->identity.layout, order[k].segment, &segment);
+    if (!rc)
+      rc = nt_window_add(trace, &segment, k > 0, &enough);
+  }
+  return rc;
+}
+
+static bool has_window(const struct nt_trace *trace) {
+  return trace->room->window && !trace->area.present && !trace->identity.digest_ns;
+}
+
+/* Walks all segments, oldest first; those of the window, if one is asked for. */
+static int walk_file(struct nt_trace *trace, int fd, nt_calls_fn *fn, void *ctx, bool calls,
+                     const struct nt_damage *damage, struct nt_error *err) {
+  const struct nt_layout *layout = &trace->identity.layout;
+  struct stat now;
+  if (!fstat(fd, &now))
+    trace->size = (uint64_t)now.st_size;
+  struct order *order = calloc(layout->segment_count, sizeof *order);
+  int rc = order ? 0 : nt_refuse(err, NT_ERR_MEMORY, 0, "out of memory");
+  const uint32_t count = rc ? 0 : order_segments(trace, fd, order);
+  if (!rc && has_window(trace)) {
+    rc = load_window(trace, fd, order, count);
+    if (!rc)
+      rc = nt_window_walk(&trace->window, fn, ctx, calls, damage);
+  } else if (!rc) {
+    rc = walk_all(trace, fd, order, count, fn, ctx, damage);
+  }
+  if (rc && !err->code)
+    nt_refuse(err, -rc, layout->segment_offset, "a segment cannot be read");
   free(order);
-  close(fd);
   return rc;
 }
 
@@ -272,6 +331,8 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
       frame->type != NT_FRAME_STACKS && frame->type != NT_FRAME_CODES &&
       frame->type != NT_FRAME_GPU)
     return 0;
+  if (frame->type == NT_FRAME_GPU && nt_window_is_before(&trace->window, frame, offset))
+    return 0; /* a mark lies behind its call */
   if (nt_frame_unpack_with(trace->room->unpacker, frame, stored, &payload)) {
     nt_warn(trace, "byte %" PRIu64 " of segment %" PRIu64 ": definitions damaged", offset,
             frame->epoch);
@@ -322,10 +383,10 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
   /* State first: what closes after it is written is found in the frames read later. */
   trace->facts = newest;
   read_slots(trace, fd, trace->evidence != NULL);
-  close(fd);
   newest = trace->facts;
   trace->facts = definitions;
-  int rc = walk_file(trace, take_definitions, trace, &damage, err);
+  int rc = walk_file(trace, fd, take_definitions, trace, false, &damage, err);
+  close(fd);
   definitions = trace->facts;
   /* The state is newer than the definitions, but it lacks what had ended before it was written. */
   for (size_t i = 0; i < definitions.comm_count && !rc; i++) {
@@ -348,5 +409,13 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
 int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
                        struct nt_error *err) {
   const struct nt_damage damage = nt_warn_of_damage(trace);
-  return walk_file(trace, fn, ctx, warn ? &damage : NULL, err);
+  const struct nt_damage *told = warn ? &damage : NULL;
+  if (trace->window.segment_count)
+    return nt_window_walk(&trace->window, fn, ctx, true, told);
+  const int fd = reopen(trace, err);
+  if (fd < 0)
+    return fd;
+  const int rc = walk_file(trace, fd, fn, ctx, true, told, err);
+  close(fd);
+  return rc;
 }

@@ -28,19 +28,59 @@ int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t l
   return 0;
 }
 
-static int by_launch(const void *a, const void *b) {
-  const struct nt_trace_mark *x = a, *y = b;
+static int by_kind(const struct nt_trace_mark *x, const struct nt_trace_mark *y) {
   if (x->stream != y->stream)
     return x->stream < y->stream ? -1 : 1;
-  if (x->kind != y->kind)
-    return x->kind < y->kind ? -1 : 1;
-  return x->first < y->first ? -1 : x->first > y->first;
+  return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+static int by_launch(const void *a, const void *b) {
+  const struct nt_trace_mark *x = a, *y = b;
+  const int kind = by_kind(x, y);
+  return kind ? kind : x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Marks of one kind come in the order of their launches, those of several streams and kinds in turns: each kind is taken
+ * out in its turn. False if there are too many, or they do not. */
+static bool sort_by_kind(const struct nt_trace *trace, struct nt_trace_mark *out) {
+  enum { MOST_KINDS = 32 };
+  struct nt_trace_mark kinds[MOST_KINDS];
+  size_t count = 0, used = 0;
+  for (size_t i = 0; i < trace->mark_count; i++) {
+    size_t k = 0;
+    while (k < count && by_kind(&kinds[k], &trace->marks[i]))
+      k++;
+    if (k == MOST_KINDS)
+      return false;
+    kinds[k] = trace->marks[i];
+    count += k == count;
+  }
+  qsort(kinds, count, sizeof *kinds, by_launch);
+  for (size_t k = 0; k < count; k++)
+    for (size_t i = 0; i < trace->mark_count; i++)
+      if (by_kind(&kinds[k], &trace->marks[i]) == 0)
+        out[used++] = trace->marks[i];
+  for (size_t i = 1; i < used; i++)
+    if (by_launch(&out[i - 1], &out[i]) > 0)
+      return false;
+  return true;
+}
+
+static void sort(struct nt_trace *trace) {
+  struct nt_trace_mark *sorted = malloc((trace->mark_count + 1) * sizeof *sorted);
+  if (sorted && sort_by_kind(trace, sorted)) {
+    free(trace->marks);
+    trace->marks = sorted;
+    return;
+  }
+  free(sorted);
+  qsort(trace->marks, trace->mark_count, sizeof *trace->marks, by_launch);
 }
 
 void nt_finish_marks(struct nt_trace *trace) {
   size_t kept = 0;
   if (trace->mark_count)
-    qsort(trace->marks, trace->mark_count, sizeof *trace->marks, by_launch);
+    sort(trace);
   for (size_t i = 0; i < trace->mark_count; i++) {
     struct nt_trace_mark mark = trace->marks[i];
     if (kept && by_launch(&trace->marks[kept - 1], &mark) == 0)

@@ -33,6 +33,19 @@ struct nt_read_room {
   struct nt_codec *codec; /* NULL until calls are read */
   struct nt_call *calls;
   uint64_t call_room;
+  uint32_t window; /* of the traces opened from now on: calls, 0: all */
+};
+
+/* The newest part of a file, from the frame on that the window begins with. */
+struct nt_window {
+  struct nt_segment *segments; /* oldest first */
+  uint32_t segment_count;
+  uint64_t begin; /* in the first segment: its frames of calls in front of it are not read */
+  uint64_t
+      marks; /* likewise of its frames of marks: they may lie in front of their calls, by a frame */
+  uint64_t records; /* in its frames */
+  bool cut;         /* there are calls in front of it */
+  bool lacks;       /* of these, some that the device had not finished */
 };
 
 struct nt_evidence_line {
@@ -64,6 +77,7 @@ struct nt_trace {
   struct nt_call *calls; /* in the room */
   size_t call_count;
   bool calls_loaded;
+  struct nt_window window;
 };
 
 /* Fills err for "at byte OFFSET: ...". Returns -code. */
@@ -95,6 +109,19 @@ int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool 
 /* Takes over `text` (malloc, NUL-terminated) as the evidence. */
 void nt_read_evidence(struct nt_trace *trace, char *text);
 
+/* ---- read_window.c */
+/* Takes over the segment in front of those that are there. `earlier`: the file has segments in front of it. *enough: the
+ * window is complete. */
+int nt_window_add(struct nt_trace *trace, struct nt_segment *segment, bool earlier, bool *enough);
+void nt_window_free(struct nt_window *window);
+bool nt_window_is_before(const struct nt_window *window, const struct nt_frame *frame,
+                         uint64_t offset);
+/* Every frame of the window's segments; where `calls` are wanted, from its begin on. */
+int nt_window_walk(const struct nt_window *window, nt_calls_fn *fn, void *ctx, bool calls,
+                   const struct nt_damage *damage);
+/* Once all its calls are there, leaves out those older than both the wanted number and what is unfinished. */
+void nt_window_trim(struct nt_trace *trace);
+
 /* ---- read_area.c */
 /* Copies chunks, spool and facts from the area at `path`, which must be of the process `want` if that
  * is not NULL. -NT_ERR_FOREIGN: another process's. */
@@ -123,5 +150,7 @@ int nt_finish_dumps(struct nt_trace *trace);
 
 /* ---- process_state.c */
 void nt_judge_process(struct nt_trace *trace);
+/* It is known to be of another kernel than the one that runs here. */
+bool nt_boot_differs(const char *boot_id);
 
 #endif

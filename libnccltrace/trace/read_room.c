@@ -25,6 +25,10 @@ void nt_read_room_free(struct nt_read_room *room) {
   free(room);
 }
 
+void nt_read_room_window(struct nt_read_room *room, uint32_t calls) {
+  room->window = calls;
+}
+
 struct nt_codec *nt_read_room_codec(struct nt_read_room *room) {
   if (!room->codec)
     room->codec = nt_codec_new();

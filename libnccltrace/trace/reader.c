@@ -174,16 +174,16 @@ static void find_file(struct nt_trace *trace) {
 
 static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
                       struct nt_error *err) {
-  int rc;
-  if (is_area(path)) {
+  int rc = nt_read_super(trace, path, err);
+  if (rc == -NT_ERR_FOREIGN && is_area(path)) {
+    memset(err, 0, sizeof *err);
     rc = nt_read_area(trace, path, NULL, err);
     if (rc)
       return rc;
     find_file(trace);
+  } else if (rc) {
+    return rc;
   } else {
-    rc = nt_read_super(trace, path, err);
-    if (rc)
-      return rc;
     const struct nt_layout layout = trace->identity.layout;
     if (!(flags & NT_OPEN_NO_AREA) && !trace->identity.digest_ns)
       nt_find_area(trace);
@@ -253,6 +253,7 @@ void nt_trace_close(struct nt_trace *trace) {
     nt_read_room_free(trace->room);
   nt_stack_table_free(&trace->stacks);
   free(trace->marks);
+  nt_window_free(&trace->window);
   nt_known_dumps_free(&trace->dumps);
   free(trace);
 }
@@ -342,6 +343,14 @@ size_t nt_trace_warning_count(const struct nt_trace *trace) {
 
 const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i) {
   return i < trace->warning_count ? trace->warnings[i] : NULL;
+}
+
+bool nt_trace_is_cut(const struct nt_trace *trace) {
+  return trace->window.cut;
+}
+
+bool nt_trace_is_short(const struct nt_trace *trace) {
+  return trace->window.lacks || (trace->window.cut && trace->warning_count);
 }
 
 int nt_trace_stack(struct nt_trace *trace, uint32_t id, const struct nt_stack_frame **frames) {

@@ -124,6 +124,9 @@ void nt_trace_close(struct nt_trace *trace);
 struct nt_read_room;
 struct nt_read_room *nt_read_room_new(void);
 void nt_read_room_free(struct nt_read_room *room);
+/* Of files opened in the room from now on only the last calls are read, at least so many; 0: all. Traces with a live
+ * area are read as a whole. */
+void nt_read_room_window(struct nt_read_room *room, uint32_t calls);
 int nt_trace_open_in(struct nt_read_room *room, const char *path, unsigned flags,
                      struct nt_trace **out, struct nt_error *err);
 
@@ -154,6 +157,11 @@ const char *nt_trace_warning_at(const struct nt_trace *trace, size_t i);
 /* All calls, sorted by (thread, order). The array belongs to the trace. Returns the number, or a
  * negative enum nt_err. */
 int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struct nt_error *err);
+
+/* There are calls in the file in front of those that nt_trace_calls gave: the trace was opened with a window. */
+bool nt_trace_is_cut(const struct nt_trace *trace);
+/* Of these the device had not finished some, or what was read is damaged: a wider window is needed. */
+bool nt_trace_is_short(const struct nt_trace *trace);
 
 /* One frame of a stack. Text as the program has it (escape it). Python: file, function and line (0: not known).
  * Native (build_id is not NULL): `file` is the module's path, `build_id` its build id in hex or "", `offset` the

@@ -94,7 +94,7 @@ int nt_segment_walk(const struct nt_segment *segment, nt_frame_fn *fn, void *ctx
                     const struct nt_damage *damage) {
   if (!segment->epoch)
     return 0;
-  for (uint64_t at = 0; at < segment->length;) {
+  for (uint64_t at = segment->begin; at < segment->length;) {
     struct nt_frame frame;
     const unsigned char *head = segment->bytes + at;
     const int rc = nt_frame_parse(head, segment->length - at, &frame);

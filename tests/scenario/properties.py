@@ -9,6 +9,7 @@
   digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
            operation and position; smaller ones the same, or it is undecided and nobody else is blamed
   cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
+  window   of the files alone the verdict is the same, however few calls of each are read first
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, who has not come to a creation, and who
@@ -37,6 +38,7 @@ NAMES = 2               # permutations of world ranks
 ABSENCES = 6            # sets of ranks that are left out
 CUTS = (0.2, 0.85, 0.97)        # how much is left of a file
 FEW = 8                 # calls that are left in a small digest
+WINDOWS = 3, 5, 8, 16   # calls that are read first
 MANY = 1 << 20
 BY_ORDER = {"init"}                             # classes that may rest on the order of ranks
 # Who died first, whom an error reached first, and in what a rank that still works is killed, is told by a moment that a
@@ -91,12 +93,12 @@ def renamed(target: Target, copy: Copy, order: list, folder: str) -> Copy:
     return other
 
 
-def diagnose(target: Target, copy: Copy, paths: list) -> str:
+def diagnose(target: Target, copy: Copy, paths: list, *options: str, areas: str = "") -> str:
     """tracediff's JSON on these files."""
     try:
-        result = subprocess.run([target.tool("tracediff"), "--json", *paths], capture_output=True, text=True, check=False,
+        result = subprocess.run([target.tool("tracediff"), "--json", *options, *paths], capture_output=True, text=True, check=False,
                                 errors="replace", stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS,
-                                env={**os.environ, "NCCLTRACE_SHM": copy.areas})
+                                env={**os.environ, "NCCLTRACE_SHM": areas or copy.areas})
     except subprocess.TimeoutExpired as error:
         raise ToolError(f"tracediff did not end within {TOOL_SECONDS:.0f} s") from error
     if result.returncode not in (0, 1):
@@ -114,6 +116,7 @@ def check(scenario: Scenario, target: Target, copy: Copy) -> list:
     found = {"order": check_order(target, copy, base, chance), "names": [],
              "absence": [], "rest": [], "cut": []}
     found["digest"] = check_digests(scenario, target, copy, json.loads(base))
+    found["window"] = check_windows(target, copy)
     if scenario.name not in BY_MOMENT:
         found |= check_absence(scenario, target, copy, json.loads(base), chance)
         found["cut"] = check_cuts(scenario, target, copy, json.loads(base), chance)
@@ -209,6 +212,22 @@ def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) ->
     if innocent:
         differences.append(f"expected nobody else to be blamed from digests of {FEW} calls, got {report['verdict']} blaming "
                            f"{format_ranks(innocent)}")
+    return differences
+
+
+def check_windows(target: Target, copy: Copy) -> list:
+    """A trace with a live area is read as a whole, so these are left aside."""
+    none = os.path.join(copy.folder, "no-areas")
+    os.makedirs(none, exist_ok=True)
+    files = [path for path in copy.paths() if path.endswith(".trace")]
+    if not files:
+        return []
+    base = told(json.loads(diagnose(target, copy, files, "--full", areas=none)))
+    differences = []
+    for calls in WINDOWS:
+        report = told(json.loads(diagnose(target, copy, files, "--window", str(calls), areas=none)))
+        differences += [f"expected {what} {base[what]} by the last {calls} calls, got {got}"
+                        for what, got in report.items() if base[what] != got]
     return differences
 
 

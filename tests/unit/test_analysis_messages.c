@@ -144,6 +144,39 @@ static void a_gap_in_front_does_not_place_an_all_to_all(void **state) {
   job_free(&j);
 }
 
+/* As if its first `count` calls had been overwritten. */
+static void overwrite(uint32_t rank, uint32_t count) {
+  struct nt_model_rank *model = job_rank(&j, rank);
+  model->overwritten = count;
+  model->call_count -= count;
+  memmove(model->calls, model->calls + count, model->call_count * sizeof *model->calls);
+}
+
+/* The sender was far ahead: what rank 1 receives first was sent before its oldest record, which is older. */
+static void a_message_whose_other_side_is_overwritten_has_met(void **state) {
+  (void)state;
+  uint32_t a = start(2);
+  for (int i = 0; i < 40; i++)
+    job_send(&j, 0, a, 1, 8);
+  for (int i = 0; i < 40; i++)
+    job_recv(&j, 1, a, 0, 8);
+  overwrite(0, 30);
+  assert_verdict(&j, "consistent");
+}
+
+/* Its last send is known, though all that is left of it is later than what rank 1 called. */
+static void a_message_behind_the_last_of_its_queue_lacks_its_other_side(void **state) {
+  (void)state;
+  uint32_t a = start(2);
+  for (int i = 0; i < 40; i++)
+    job_recv(&j, 1, a, 0, 8);
+  job_block(&j, 1);
+  for (int i = 0; i < 39; i++)
+    job_send(&j, 0, a, 1, 8);
+  overwrite(0, 30);
+  assert_verdict(&j, "p2p Recv 40 blame 0 waiting 1");
+}
+
 static void a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace(void **state) {
   (void)state;
   uint32_t a = start(4);
@@ -286,6 +319,8 @@ int main(void) {
       TEST(another_size_says_who_sends_how_much_to_whom),
       TEST(a_send_meets_the_receive_inside_an_all_to_all),
       TEST(a_send_behind_an_all_to_all_still_lacks_its_receive),
+      TEST(a_message_whose_other_side_is_overwritten_has_met),
+      TEST(a_message_behind_the_last_of_its_queue_lacks_its_other_side),
       TEST(a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace),
       TEST(who_stands_in_front_of_a_new_queue_is_not_alone_to_blame),
       TEST(a_used_queue_is_owed_by_who_is_outside),

@@ -105,11 +105,7 @@ static bool is_first(const struct nt_model_rank *rank, uint32_t index) {
   return false;
 }
 
-static int by_call(const void *a, const void *b) {
-  const struct nt_model_seen *x = a, *y = b;
-  return x->call < y->call ? -1 : x->call > y->call;
-}
-
+/* Adds them in the order of their calls, the last one first. */
 static void walk(struct nt_model_rank *rank, const struct nt_trace *trace,
                  const struct nt_call *calls, uint32_t *left) {
   struct way way = {.count = 0};
@@ -152,8 +148,11 @@ int nt_load_seen(struct nt_model_rank *rank, const struct nt_trace *trace,
     left[v] = NT_SEEN_KEPT;
   walk(rank, trace, calls, left);
   free(left);
-  if (rank->seen_count)
-    qsort(rank->seen, rank->seen_count, sizeof *rank->seen, by_call);
+  for (uint32_t a = 0, b = rank->seen_count; a + 1 < b; a++) {
+    const struct nt_model_seen seen = rank->seen[a];
+    rank->seen[a] = rank->seen[--b];
+    rank->seen[b] = seen;
+  }
   struct nt_model_seen *fit = realloc(rank->seen, (rank->seen_count + 1u) * sizeof *fit);
   rank->seen = fit ? fit : rank->seen;
   return 0;

@@ -58,6 +58,9 @@ static int add_view(struct nt_model_rank *rank, const struct nt_trace_comm *comm
   view->state = (uint16_t)comm->state;
   view->collectives = comm->collectives;
   view->async_error = comm->async_error;
+  view->sends = comm->sends;
+  view->recvs = comm->recvs;
+  view->all_peer = comm->all_peer;
   view->created_ns = comm->created_ns;
   view->sum = comm->sum;
   memcpy(view->name, def->name, sizeof view->name);
@@ -193,7 +196,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->flags = from->flags;
     if (nt_fn_shape(call->fn) == NT_SHAPE_RMA) /* context and number */
       call->buffer = (uint32_t)(from->recv >> 32 << 16 | (from->recv & 0xffff)) + 1;
-    if (call->view != NT_NONE && nt_fn_is_collective(call->fn))
+    if (call->view != NT_NONE && nt_fn_is_collective(call->fn) && !nt_trace_is_cut(trace))
       call->buffer = number_buffers(&numbering, call->view, from->send, from->recv);
   }
   free_numbering(&numbering);
@@ -201,7 +204,9 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     return status;
   nt_load_progress(rank, trace, calls);
   status = nt_load_seen(rank, trace, calls);
-  return status ? status : nt_load_stacks(rank, trace, calls);
+  if (status || (nt_trace_is_cut(trace) && nt_model_waits(rank)))
+    return status; /* who waits is not asked where it is, and all of it is read if it is accused */
+  return nt_load_stacks(rank, trace, calls);
 }
 
 static int copy_peers(struct nt_loaded_trace *out, const struct nt_trace *trace) {
@@ -259,6 +264,15 @@ static void fill_process(struct nt_model_rank *rank, const struct nt_process_inf
   rank->moved = process->moved;
 }
 
+/* What is in front of the window. */
+static void count_unread(struct nt_model_rank *rank, const struct nt_trace *trace) {
+  const uint64_t there = rank->call_count + rank->lost + rank->overwritten;
+  if (!nt_trace_is_cut(trace))
+    return;
+  rank->unread = rank->total_calls > there ? rank->total_calls - there : 1;
+  rank->overwritten += rank->unread;
+}
+
 /* What the process counted and its file does not hold: state and calls are written at different moments. Recording begins with
  * the first communicator, so a file that knows of none has lost everything. */
 static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace) {
@@ -293,6 +307,7 @@ int nt_trace_load(struct nt_trace *trace, const char *source, struct nt_loaded_t
   fill_gpu(rank, trace);
   if (!status)
     status = add_calls(rank, trace, err);
+  count_unread(rank, trace);
   if (!status)
     status = nt_load_settings(rank, trace);
   if (!status)

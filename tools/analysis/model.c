@@ -402,6 +402,16 @@ static bool is_leaving(const struct nt_model_rank *rank) {
   return true;
 }
 
+bool nt_model_waits(const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if ((!call->exit_ns && !(call->flags & NT_CALL_ABANDONED)) ||
+        call->progress == NT_PROGRESS_ENQUEUED || call->progress == NT_PROGRESS_REACHED)
+      return true;
+  }
+  return false;
+}
+
 static int32_t expected_ranks(const struct nt_model *model) {
   int32_t expected = 0, largest = 0;
   for (uint32_t i = 0; i < model->rank_count; i++) {

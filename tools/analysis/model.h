@@ -68,7 +68,8 @@ struct nt_model_view {
   uint16_t origin;  /* enum nt_comm_origin */
   uint16_t state;   /* NT_COMM_* */
   uint32_t collectives, async_error;
-  uint32_t excluded_count; /* of a shrink: runs of the parent's ranks, NT_EXCLUDED_MANY */
+  uint32_t sends, recvs, all_peer; /* struct nt_comm_live */
+  uint32_t excluded_count;         /* of a shrink: runs of the parent's ranks, NT_EXCLUDED_MANY */
   struct nt_excluded excluded[NT_EXCLUDED];
   int64_t created_ns;
   char root[64]; /* address of the bootstrap root, "" if not known */
@@ -170,9 +171,10 @@ struct nt_model_rank {
   int64_t digest_ns; /* when its digest was made; 0: the trace itself is here */
   uint64_t left_out; /* calls that the digest left out; they are in `overwritten` as well */
   uint64_t total_calls, lost, overwritten, comms_lost, abandoned, write_errors;
-  uint64_t
-      cut; /* calls that are not there because the file is cut short, damaged, or older than its state; in `lost` as well
-                   once the model is settled */
+  uint64_t unread; /* calls in front of the window that was read; they count as overwritten */
+  /* Calls that are not there because the file is cut short, damaged, or older than its state; in `lost` as well once
+   * the model is settled. */
+  uint64_t cut;
   bool aged;          /* nor is it known how many */
   bool outlived;      /* it may have called more after what its file tells */
   bool hollow;        /* the file has nothing behind its header */
@@ -263,6 +265,9 @@ int64_t nt_model_absent(const struct nt_model *model);
 
 /* When the process was seen last or ended, or began to; best of what itself and others tell. */
 int64_t nt_model_end(const struct nt_model_rank *rank);
+
+/* Something that it called is not finished, as far as is known. */
+bool nt_model_waits(const struct nt_model_rank *rank);
 
 /* It makes no further call: the process is gone, or another program, or on its way out. */
 bool nt_model_is_over(const struct nt_model_rank *rank);

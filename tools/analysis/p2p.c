@@ -20,13 +20,18 @@ const struct nt_member *nt_p2p_partner(const struct nt_job *job, const struct nt
   return member && nt_member_rank(job, member)->cut ? NULL : member;
 }
 
-/* Would the partner's call be in its trace if it had been made? */
-static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end) {
+/* Would the partner's call be in its trace if it had been made? `last`: the greatest position that the partner has in the
+ * queue, 0 if it has none. */
+static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end, uint32_t last) {
   const struct nt_member *partner = nt_p2p_partner(job, end);
   if (!partner)
     return true; /* no trace: reported as such */
   const struct nt_model_rank *rank = nt_member_rank(job, partner);
   if (!rank->lost && !rank->overwritten)
+    return true;
+  if (last >= end->seq)
+    return false; /* made before the oldest that is there */
+  if (last && !rank->lost)
     return true;
   if (!end->is_send && nt_p2p_call(job, end)->progress == NT_PROGRESS_FINISHED)
     return false; /* what was received has been sent */
@@ -130,7 +135,17 @@ const struct nt_p2p_shift *nt_p2p_shift_at(const struct nt_p2p *p2p, uint32_t un
   return bsearch(&uneven, p2p->shifts, p2p->shift_count, sizeof *p2p->shifts, by_uneven);
 }
 
+/* The greatest positions of both sides in the queue that begins at `from`; returns where the next one begins. */
+static uint32_t find_last(const struct nt_p2p *p2p, uint32_t from, uint32_t last[2]) {
+  uint32_t i = from;
+  last[0] = last[1] = 0;
+  for (; i < p2p->count && nt_p2p_same_queue(&p2p->ends[i], &p2p->ends[from]); i++)
+    last[p2p->ends[i].is_send] = p2p->ends[i].seq; /* they are sorted */
+  return i;
+}
+
 int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
+  uint32_t last[2] = {0, 0}, following = 0;
   memset(out, 0, sizeof *out);
   int status = nt_p2p_list_ends(job, &out->ends, &out->count);
   if (status)
@@ -141,8 +156,11 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < out->count; i++) {
     const struct nt_p2p_end *a = &out->ends[i], *b = a + 1;
+    if (i == following)
+      following = find_last(out, i, last);
     if (i + 1 == out->count || !nt_p2p_is_pair(a, b)) {
-      if (!(a->signal && a->is_send) && would_show(job, a) && !meets_collective(job, a))
+      if (!(a->signal && a->is_send) && would_show(job, a, last[!a->is_send]) &&
+          !meets_collective(job, a))
         out->unmatched[out->unmatched_count++] = i;
       continue;
     }

@@ -11,6 +11,7 @@
 #include "analysis/inquiry.h"
 #include "analysis/moved.h"
 #include "analysis/sequence.h"
+#include "analysis/window_enough.h"
 #include "cli/rank_set.h"
 #include "cli/text.h"
 
@@ -136,8 +137,9 @@ static void note_losses(struct nt_verdict *out) {
     if (model->ranks[i].lost >= model->ranks[i].cut)
       lost -= model->ranks[i].cut; /* told with its file */
     left_out += model->ranks[i].left_out;
-    if (model->ranks[i].overwritten > model->ranks[i].left_out)
-      overwritten += model->ranks[i].overwritten - model->ranks[i].left_out;
+    const uint64_t there = model->ranks[i].left_out + model->ranks[i].unread;
+    if (model->ranks[i].overwritten > there)
+      overwritten += model->ranks[i].overwritten - there;
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
   }
@@ -298,6 +300,7 @@ int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
     nt_note_clocks(&inquiry);
     if (out->count)
       note_freeze(out);
+    nt_window_judge(&inquiry);
   }
   free_divergences(&inquiry);
   nt_p2p_free(&inquiry.p2p);

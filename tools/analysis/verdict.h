@@ -23,7 +23,9 @@ struct nt_verdict {
   struct nt_rank_set present, missing; /* world ranks with and without a trace */
   struct nt_lines notes;
   bool moving; /* something is outstanding, but those that are behind are on their way */
-  bool over;   /* nobody is left, and all went within a moment: what was under way tells nothing */
+  const char
+      *lacks; /* why calls in front of the window that was read may matter; NULL: they do not */
+  bool over;  /* nobody is left, and all went within a moment: what was under way tells nothing */
 };
 
 /* The model must outlive the verdict. Returns 0 or a negative enum nt_err; free the result either way. */

@@ -87,12 +87,23 @@ static size_t escape_one(char out[16], const char *in) {
   return length;
 }
 
+/* Of one byte, and shown as it is. */
+static bool is_plain(char c) {
+  return c >= 0x20 && c < 0x7f;
+}
+
 char *nt_text_escape(char *out, size_t size, const char *in) {
   size_t used = 0;
   char one[16];
   if (size == 0)
     return out;
   while (in != NULL && *in != '\0') {
+    if (is_plain(*in)) {
+      if (used + 1 >= size)
+        break;
+      out[used++] = *in++;
+      continue;
+    }
     in += escape_one(one, in);
     size_t length = strlen(one);
     if (used + length >= size)
@@ -108,6 +119,11 @@ char *nt_text_escape_new(const char *in) {
   size_t size = 1;
   char one[16];
   for (const char *s = in; s != NULL && *s != '\0';) {
+    if (is_plain(*s)) {
+      s++;
+      size++;
+      continue;
+    }
     s += escape_one(one, s);
     size += strlen(one);
   }

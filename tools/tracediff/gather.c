@@ -48,23 +48,28 @@ struct gather {
   int loaded;
   char **strange; /* files of directories that are nothing known */
   size_t strange_count, strange_room;
-  bool quiet;
+  struct nt_look look;
   int64_t live_ns; /* the latest moment at which one of them lived; 0 if none did */
   bool others;     /* what is read now is perhaps none of our business */
   int status;
 };
 
+static void complain_of(const struct gather *g, const char *path, const char *reason) {
+  FILE *out = g->look.complaints;
+  if (!out)
+    return;
+  fputs("tracediff: ", out);
+  nt_text_escape_print(out, path);
+  fputs(": ", out);
+  nt_text_escape_print(out, reason);
+  fputc('\n', out);
+}
+
 static void refuse(struct gather *g, const char *path, const char *reason) {
   if (g->others)
     return;
   nt_model_unreadable(&g->loader.model, path, reason);
-  if (g->quiet)
-    return;
-  fputs("tracediff: ", stderr);
-  nt_text_escape_print(stderr, path);
-  fputs(": ", stderr);
-  nt_text_escape_print(stderr, reason);
-  fputc('\n', stderr);
+  complain_of(g, path, reason);
 }
 
 static void complain(struct gather *g, const struct nt_source *source) {
@@ -77,13 +82,8 @@ static void complain(struct gather *g, const struct nt_source *source) {
 }
 
 static void warn(const struct gather *g, const struct nt_source *source) {
-  for (size_t i = 0; i < source->warning_count && !g->quiet; i++) {
-    fputs("tracediff: ", stderr);
-    nt_text_escape_print(stderr, source->path);
-    fputs(": ", stderr);
-    nt_text_escape_print(stderr, source->warnings[i]);
-    fputc('\n', stderr);
-  }
+  for (size_t i = 0; i < source->warning_count; i++)
+    complain_of(g, source->path, source->warnings[i]);
 }
 
 /* ---- processes, each once ------------------------------------------------------------------------ */
@@ -149,17 +149,30 @@ static void forget(struct gather *g) {
   }
 }
 
+static bool has_suffix(const char *name) {
+  size_t length = strlen(name);
+  return length > 6 && !strcmp(name + length - 6, ".trace");
+}
+
+static bool add_foreign(struct gather *g, const char *path, bool named, bool deep);
+
+/* Has the name of a trace, and is something else that can be read. */
+static bool is_foreign(struct gather *g, const struct nt_source *source) {
+  return source->recorder == NT_RECORDER_TRACE && source->status == -NT_ERR_FOREIGN &&
+         has_suffix(source->path) && add_foreign(g, source->path, true, true);
+}
+
 /* Reads what has been found, and takes it in the order in which it was found. */
 static void read_sources(struct gather *g) {
-  nt_sources_read(g->sources, g->source_count, is_known, g, g->quiet);
+  nt_sources_read(g->sources, g->source_count, is_known, g, &g->look);
   for (size_t i = 0; i < g->source_count; i++) {
     struct nt_source *source = &g->sources[i];
     if (source->status == -NT_ERR_MEMORY)
       g->status = source->status;
-    else if (source->status) {
+    else if (source->status && !is_foreign(g, source)) {
       warn(g, source);
       complain(g, source);
-    } else if (!source->known && take(g, source) < 0)
+    } else if (!source->status && !source->known && take(g, source) < 0)
       g->status = -NT_ERR_MEMORY;
     nt_source_free(source);
   }
@@ -209,18 +222,14 @@ static bool add_foreign(struct gather *g, const char *path, bool named, bool dee
   return true;
 }
 
+/* What has the name of a trace is looked at when it is read: there are many. */
 static void add_file(struct gather *g, const char *path) {
-  if (!add_foreign(g, path, true, true))
+  if (has_suffix(path) || !add_foreign(g, path, true, true))
     add_source(g, strdup(path));
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static bool has_suffix(const char *name) {
-  size_t length = strlen(name);
-  return length > 6 && !strcmp(name + length - 6, ".trace");
 }
 
 static int is_visible(const struct dirent *entry) {
@@ -295,8 +304,8 @@ static void name_strange(struct gather *g) {
     more += reason && told >= STRANGE_MAX;
     told += reason != NULL;
   }
-  if (more && !g->quiet)
-    fprintf(stderr, "tracediff: and %u more files that cannot be read\n", more);
+  if (more && g->look.complaints)
+    fprintf(g->look.complaints, "tracediff: and %u more files that cannot be read\n", more);
 }
 
 /* The directory in which the area's file lies or, before there is one, is meant to. */
@@ -347,11 +356,12 @@ static int add_area(const char *path, void *context) {
 
 /* An area that cannot be read is somebody else's business, or gone in the meantime. */
 static void read_areas(struct gather *g) {
-  bool quiet = g->quiet;
+  FILE *complaints = g->look.complaints;
   nt_area_each(add_area, g);
-  g->quiet = g->others = true;
+  g->look.complaints = NULL;
+  g->others = true;
   read_sources(g);
-  g->quiet = quiet;
+  g->look.complaints = complaints;
   g->others = false;
 }
 
@@ -404,8 +414,8 @@ static void free_gather(struct gather *g) {
   forget(g);
 }
 
-int nt_gather(char **paths, int count, bool quiet, struct nt_model *out) {
-  struct gather g = {.quiet = quiet};
+int nt_gather(char **paths, int count, const struct nt_look *look, struct nt_model *out) {
+  struct gather g = {.look = *look};
   g.directories = calloc((size_t)count + 1, sizeof *g.directories);
   if (!g.directories)
     return -NT_ERR_MEMORY;

@@ -20,11 +20,19 @@
 #define YOUNG_MS 1100
 #define JITTER_NS INT64_C(10000000) /* each look translates the clock anew */
 
-enum { OPT_JSON = 1, OPT_COLOR, OPT_FULL_STACKS };
+/* Of each trace the last calls are read first, if the traces are large; and where these do not tell, as many as memory is
+ * meant for, 64 bytes each. */
+enum { WINDOW = 256, WIDER = 16 };
+#define SMALL_BYTES (UINT64_C(8) << 20)
+#define CALLS_MAX (UINT64_C(24) << 20)
+
+enum { OPT_JSON = 1, OPT_COLOR, OPT_FULL_STACKS, OPT_FULL, OPT_WINDOW };
 
 static const struct nt_option options[] = {
     {OPT_JSON, "json", 'j', NULL, "print the verdict as JSON"},
     {OPT_FULL_STACKS, "full-stacks", 0, NULL, "print every frame of a culprit's stack"},
+    {OPT_FULL, "full", 0, NULL, "read all calls, not only the last ones where these decide"},
+    {OPT_WINDOW, "window", 0, "CALLS", "how many calls of each rank are read first (256)"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
 
@@ -81,16 +89,58 @@ static void pause_between(const struct nt_verdict *verdict) {
     continue;
 }
 
-static int analyse(char **paths, int count, struct nt_model *model, struct nt_verdict *verdict) {
-  int loaded = nt_gather(paths, count, false, model);
-  if (loaded <= 0)
+static uint64_t total_calls(const struct nt_model *model) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    total += model->ranks[i].total_calls;
+  return total;
+}
+
+static int look(char **paths, int count, const struct nt_look *how, struct nt_model *model,
+                struct nt_verdict *verdict) {
+  const int loaded = nt_gather(paths, count, how, model);
+  const int status = loaded > 0 ? nt_verdict_make(model, verdict) : 0;
+  return status ? status : loaded;
+}
+
+/* All that memory is meant for. */
+static uint32_t wider(const struct nt_model *model) {
+  const uint64_t total = total_calls(model), each = CALLS_MAX / model->rank_count;
+  return total <= CALLS_MAX ? 0 : each > WINDOW * WIDER ? (uint32_t)each : WINDOW * WIDER;
+}
+
+/* At the last calls, and at all where they do not decide: what is found then is all that is said. */
+static int look_twice(char **paths, int count, struct nt_look how, struct nt_model *model,
+                      struct nt_verdict *verdict) {
+  char *complaints = NULL;
+  size_t size = 0;
+  how.complaints = how.window ? open_memstream(&complaints, &size) : NULL;
+  int loaded = how.complaints ? look(paths, count, &how, model, verdict) : 0;
+  const bool again = !how.complaints || (loaded > 0 && verdict->lacks);
+  if (how.complaints)
+    (void)fclose(how.complaints);
+  if (again) {
+    how.window = loaded > 0 ? wider(model) : 0;
+    how.complaints = stderr;
+    nt_verdict_free(verdict);
+    nt_model_free(model);
+    loaded = look(paths, count, &how, model, verdict);
+  } else if (complaints) {
+    fputs(complaints, stderr);
+  }
+  free(complaints);
+  return loaded;
+}
+
+static int analyse(char **paths, int count, const struct nt_look *how, struct nt_model *model,
+                   struct nt_verdict *verdict) {
+  const struct nt_look all = {.window = 0};
+  int loaded = look_twice(paths, count, *how, model, verdict), status = 0;
+  if (loaded <= 0 || !any_live(model) || (!verdict->count && !verdict->moving))
     return loaded;
-  int status = nt_verdict_make(model, verdict);
-  if (status || !any_live(model) || (!verdict->count && !verdict->moving))
-    return status ? status : loaded;
   struct nt_model again;
   pause_between(verdict);
-  loaded = nt_gather(paths, count, true, &again);
+  loaded = nt_gather(paths, count, &all, &again);
   if (loaded > 0) {
     mark_moved(model, &again);
     nt_verdict_free(verdict);
@@ -117,12 +167,22 @@ static void complain(const struct nt_model *model, int loaded, char **paths, int
   free(text);
 }
 
+static bool parse_window(const char *text, uint32_t *out) {
+  char *end;
+  const unsigned long value = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || !value || value > UINT32_MAX)
+    return false;
+  *out = (uint32_t)value;
+  return true;
+}
+
 int main(int argc, char **argv) {
   static char standard[] = "./nccltrace";
   char *standard_paths[] = {standard, NULL};
   enum nt_color_when color = NT_COLOR_AUTO;
   struct nt_report_style style = {false, false};
   bool json = false;
+  struct nt_look how = {.window = WINDOW, .small_bytes = SMALL_BYTES};
   struct nt_options parser;
   nt_options_start(&parser, &usage, argc, argv);
   int id;
@@ -131,7 +191,13 @@ int main(int argc, char **argv) {
       json = true;
     else if (id == OPT_FULL_STACKS)
       style.full_stacks = true;
-    else if (!nt_color_parse(parser.value, &color))
+    else if (id == OPT_FULL)
+      how.window = 0;
+    else if (id == OPT_WINDOW) {
+      how.small_bytes = 0;
+      if (!parse_window(parser.value, &how.window))
+        return nt_options_bad(&usage, "--window takes a number of calls, from 1");
+    } else if (!nt_color_parse(parser.value, &color))
       return nt_options_bad(&usage, "--color takes auto, always or never");
   }
   if (id == NT_OPTIONS_STOP)
@@ -141,7 +207,7 @@ int main(int argc, char **argv) {
 
   struct nt_model model = {0};
   struct nt_verdict verdict = {0};
-  int loaded = analyse(paths, count, &model, &verdict), status = NT_EXIT_USAGE;
+  int loaded = analyse(paths, count, &how, &model, &verdict), status = NT_EXIT_USAGE;
   if (loaded <= 0) {
     complain(&model, loaded, paths, count, parser.first >= argc, json);
   } else {

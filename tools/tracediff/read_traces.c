@@ -12,16 +12,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/progress_bar.h"
 
 enum { THREADS_MAX = 16, EACH_MIN = 4 }; /* a thread for fewer traces costs more than it gains */
+enum { WIDER = 8 };
+#define WHOLE_MAX                                                                                  \
+  (UINT64_C(8) << 20) /* calls of those that are read for the second time, 64 bytes each */
 
 struct reading {
   struct nt_source *list;
   size_t count;
   nt_source_known *known;
   const void *context;
+  uint32_t window;
+  bool again; /* those of which more is wanted, and nothing else */
   _Atomic size_t next, done;
 };
 
@@ -39,25 +45,49 @@ static int keep_warnings(struct nt_source *source, const struct nt_trace *trace)
   return source->warnings ? 0 : -NT_ERR_MEMORY;
 }
 
-static void read_one(const struct reading *reading, struct nt_source *source,
-                     struct nt_read_room *room) {
+static void drop_warnings(struct nt_source *source) {
+  for (size_t i = 0; i < source->warning_count; i++)
+    free(source->warnings[i]);
+  free(source->warnings);
+  source->warnings = NULL;
+  source->warning_count = 0;
+}
+
+/* False if the window is too short; then nothing is loaded. */
+static bool read_trace(const struct reading *reading, struct nt_source *source,
+                       struct nt_read_room *room, uint32_t window) {
   struct nt_trace *trace;
-  if (source->status)
-    return;
-  if (source->recorder != NT_RECORDER_TRACE) {
-    source->status = nt_source_load(&source->foreign, source->recorder, source->path, &source->err);
-    return;
-  }
+  if (room)
+    nt_read_room_window(room, window);
   source->status = nt_trace_open_in(room, source->path, 0, &trace, &source->err);
   if (source->status)
-    return;
+    return true;
   source->known = reading->known(nt_trace_process(trace), reading->context);
   source->live_ns = nt_trace_process(trace)->live ? nt_trace_process(trace)->seen_ns : 0;
   if (!source->known)
     source->status = keep_warnings(source, trace);
   if (!source->known && !source->status)
     source->status = nt_trace_load(trace, source->path, &source->loaded, &source->err);
+  const bool is_short = !source->known && !source->status && nt_trace_is_short(trace);
+  if (is_short) {
+    nt_loaded_trace_free(&source->loaded);
+    drop_warnings(source);
+  }
   nt_trace_close(trace);
+  return !is_short;
+}
+
+static void read_one(const struct reading *reading, struct nt_source *source,
+                     struct nt_read_room *room) {
+  uint32_t window = reading->again ? 0 : reading->window;
+  if (source->status || (reading->again && !source->again))
+    return;
+  if (source->recorder != NT_RECORDER_TRACE) {
+    source->status = nt_source_load(&source->foreign, source->recorder, source->path, &source->err);
+    return;
+  }
+  while (!read_trace(reading, source, room, window))
+    window = window < UINT32_MAX / WIDER ? WIDER * window : 0;
 }
 
 static void work(struct reading *reading, struct nt_progress_bar *progress) {
@@ -85,33 +115,74 @@ static size_t processors(void) {
   return count < 1 ? 1 : (size_t)count;
 }
 
-void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *known,
-                     const void *context, bool quiet) {
-  struct reading reading = {.list = list, .count = count, .known = known, .context = context};
+static void read_all(struct reading *reading, bool quiet) {
   struct nt_progress_bar progress = {0};
   pthread_t threads[THREADS_MAX];
   size_t wanted = processors(), started = 0;
   if (wanted > THREADS_MAX)
     wanted = THREADS_MAX;
-  if (wanted > count / EACH_MIN + 1)
-    wanted = count / EACH_MIN + 1;
+  if (wanted > reading->count / EACH_MIN + 1)
+    wanted = reading->count / EACH_MIN + 1;
   if (!quiet)
-    nt_progress_bar_start(&progress, stderr, "reading", count);
-  while (started + 1 < wanted && pthread_create(&threads[started], NULL, help, &reading) == 0)
+    nt_progress_bar_start(&progress, stderr, "reading", reading->count);
+  while (started + 1 < wanted && pthread_create(&threads[started], NULL, help, reading) == 0)
     started++;
-  work(&reading, quiet ? NULL : &progress);
+  work(reading, quiet ? NULL : &progress);
   for (size_t i = 0; i < started; i++)
     pthread_join(threads[i], NULL);
   nt_progress_bar_end(&progress);
+}
+
+static bool is_small(const struct nt_source *list, size_t count, uint64_t most) {
+  uint64_t bytes = 0;
+  struct stat file;
+  for (size_t i = 0; i < count && bytes <= most; i++)
+    if (stat(list[i].path, &file) == 0)
+      bytes += (uint64_t)file.st_blocks * 512; /* the files have holes */
+  return bytes <= most;
+}
+
+/* Whoever waits for nothing is perhaps to blame: what it did before tells what it should have done. True if there are
+ * any, and no more of them than memory is meant for. */
+static bool want_whole(struct nt_source *list, size_t count) {
+  uint64_t calls = 0;
+  for (size_t i = 0; i < count; i++) {
+    const struct nt_model_rank *rank = &list[i].loaded.rank;
+    list[i].again = list[i].recorder == NT_RECORDER_TRACE && !list[i].status && !list[i].known &&
+                    rank->unread && !nt_model_waits(rank);
+    calls += list[i].again ? rank->total_calls : 0;
+  }
+  return calls && calls <= WHOLE_MAX;
+}
+
+/* For the second time. */
+static void forget(struct nt_source *list, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (list[i].again) {
+      nt_loaded_trace_free(&list[i].loaded);
+      drop_warnings(&list[i]);
+    }
+}
+
+void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *known,
+                     const void *context, const struct nt_look *look) {
+  struct reading reading = {.list = list, .count = count, .known = known, .context = context};
+  if (look->window && !is_small(list, count, look->small_bytes))
+    reading.window = look->window;
+  read_all(&reading, !look->complaints);
+  if (!reading.window || !want_whole(list, count))
+    return;
+  forget(list, count);
+  struct reading second = {
+      .list = list, .count = count, .known = known, .context = context, .again = true};
+  read_all(&second, !look->complaints);
 }
 
 void nt_source_free(struct nt_source *source) {
   if (!source->status && !source->known)
     nt_loaded_trace_free(&source->loaded);
   nt_trace_loader_free(&source->foreign);
-  for (size_t i = 0; i < source->warning_count; i++)
-    free(source->warnings[i]);
-  free(source->warnings);
+  drop_warnings(source);
   free(source->path);
   memset(source, 0, sizeof *source);
 }

@@ -3,6 +3,8 @@
 #ifndef NT_READ_TRACES_H
 #define NT_READ_TRACES_H
 
+#include <stdio.h>
+
 #include "analysis/load_source.h"
 
 /* One file to be read, and what came of it. */
@@ -10,6 +12,7 @@ struct nt_source {
   char *path;
   enum nt_recorder recorder;
   int status; /* 0 or a negative enum nt_err, then with `err`; what has failed already is not read */
+  bool again;      /* it is read for the second time */
   bool known;      /* of a process that was read before: nothing is loaded */
   int64_t live_ns; /* it lived then: now, or when its digest was made; 0 if it did not */
   struct nt_error err;
@@ -23,10 +26,21 @@ struct nt_source {
 /* Is the process one that was read before? Called by any thread. */
 typedef bool nt_source_known(const struct nt_process_info *process, const void *context);
 
-/* Reads all of them; what each one tells does not depend on the others. A bar is drawn on stderr if it takes long,
- * unless `quiet`. */
+/* How much is read, and whether it is shown. */
+struct nt_look {
+  uint32_t window;      /* calls of each trace, its last ones; 0: all */
+  uint64_t small_bytes; /* all in any case where the files have no more on disk together */
+  FILE *
+      complaints; /* what cannot be read, a line each; NULL: not told, and no bar on stderr if it takes long */
+};
+
+/*
+ * Reads all of them; what each one tells does not depend on the others. Of a trace of which only the last calls are
+ * wanted more are read where the device has not finished older ones, and all where its process waits for nothing or
+ * has a live area.
+ */
 void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *known,
-                     const void *context, bool quiet);
+                     const void *context, const struct nt_look *look);
 
 /* What was not taken, and the texts. */
 void nt_source_free(struct nt_source *source);

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tracediff reads the last calls of large traces first, and says no other thing than it would of all of them.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+tracediff=$build/tracediff
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+passed=0 failed=0
+. tests/cli/checks.bash
+
+traces() { mkdir "$work/$1" && "$build/bench/gen_job" "$work/$1" "${@:2}" >/dev/null; } # NAME GEN_JOB'S WORDS
+run() { timeout 60 "$tracediff" "$@" >"$work/out" 2>"$work/err"; }
+both() { head -n 3 "$work/out" "$work/err"; }
+unread='note: [0-9]* earlier calls were not read: running sums and counts tell that they agree'
+
+traces hang 4 2 8 4 900 stop=5
+run --full "$work/hang"
+[ $? = 1 ] && ! grep -q 'not read' "$work/out" && line=$(head -n 1 "$work/out")
+check "--full reads all calls" $? "$(both)"
+run --window 200 "$work/hang"
+[ $? = 1 ] && [ ! -s "$work/err" ] && [ "$(head -n 1 "$work/out")" = "$line" ] && grep -q "$unread" "$work/out"
+check "the last calls tell who stopped, and a note says that the others were not read" $? "$line, $(both)"
+run "$work/hang"
+[ $? = 1 ] && [ "$(head -n 1 "$work/out")" = "$line" ] && ! grep -q 'not read' "$work/out"
+check "small traces are read as a whole" $? "$line, $(both)"
+
+# Where the last calls do not tell, all are read, and nothing of the first look is said.
+same=0
+for fault in "skip=5" "stop=5 abort" "leave"; do
+  name=${fault//[ =]/-}
+  # shellcheck disable=SC2086
+  traces "$name" 4 2 8 1 900 $fault
+  run --json --full "$work/$name"
+  status=$?
+  cp "$work/out" "$work/full"
+  run --json --window 64 "$work/$name"
+  [ $? = $status ] && [ ! -s "$work/err" ] && cmp -s "$work/out" "$work/full" || same=1
+done
+check "where the last calls do not tell, the report is that of all calls" $same "$fault: $(diff "$work/out" "$work/full")"
+
+# Damage in front of the last calls is told.
+cp -r "$work/hang" "$work/damaged"
+offset=$("$build/nccltrace" show --header "$work/damaged/rank9.trace" >/dev/null && grep -obUa NTFR "$work/damaged/rank9.trace" | cut -d: -f1 | tail -n 2 | head -n 1)
+printf '\377' | dd of="$work/damaged/rank9.trace" bs=1 seek=$((offset + 80)) conv=notrunc 2>/dev/null
+run --full "$work/damaged"
+cp "$work/err" "$work/full.err"
+run --window 64 "$work/damaged"
+[ -s "$work/err" ] && cmp -s "$work/err" "$work/full.err" && grep -c . "$work/err" | grep -q '^1$'
+check "damage is told once" $? "$(both)"
+
+same=0
+for calls in 0 -3 x 12x ""; do
+  run --window "$calls" "$work/hang"
+  [ $? = 2 ] && grep -q 'takes a number of calls, from 1' "$work/err" || same=1
+done
+check "--window takes a number" $same "$(both)"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
