@@ -73,6 +73,9 @@ static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stu
          !nt_knot_holds_itself(knot, stuck, rank);
 }
 
+/* In larger knots no others are asked, which takes a look at all ranks: most are in it. */
+enum { ASKED = 64 };
+
 /* Has the rank, by several turns of its past, skipped the operation? */
 static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
                            const struct nt_stuck *stuck) {
@@ -84,30 +87,49 @@ static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
     return false;
   const uint32_t instead =
       nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
-  return instead && !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
-                                           nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
+  return instead && (knot->rank_count > ASKED ||
+                     !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
+                                            nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint));
 }
 
-/* The oldest operation that some have skipped, whom it blames; NULL if none. A message whose other side did not wait
+/* Ranks of the knot that have skipped it; adds them to `blame` if that is not NULL. */
+static uint32_t count_skippers(const struct nt_knot *knot, const struct nt_stuck *stuck,
+                               struct nt_rank_set *blame, int *status) {
+  uint32_t count = 0;
+  for (uint32_t r = 0; r < knot->rank_count && !*status; r++) {
+    if (!has_skipped_it(knot, knot->ranks[r], stuck))
+      continue;
+    count++;
+    if (blame)
+      *status = nt_finding_add(knot->inquiry->job, blame, knot->ranks[r]);
+  }
+  return count;
+}
+
+/* The oldest operation that some have skipped, whom it blames; NULL if there is none. A message whose other side did not wait
  * for it is no part of the knot. */
 static const struct nt_stuck *blame_skippers(const struct nt_knot *knot, struct nt_finding *finding,
                                              int *status) {
   const struct nt_waits *waits = &knot->inquiry->waits;
   const struct nt_stuck *found = NULL;
+  uint32_t skipped = 0;
   for (uint32_t pass = 0; pass < 2 && !found; pass++)
     for (uint32_t i = 0; i < waits->count; i++) {
       const struct nt_stuck *stuck = &waits->list[i];
-      const bool own = stuck->knot == knot->number;
+      const bool own = stuck->knot == knot->number,
+                 oldest = !found || stuck->since_ns < found->since_ns;
       if (pass == 0 ? !own : own || finding->class != NT_CLASS_P2P || !nt_stuck_is_message(stuck))
         continue;
-      for (uint32_t r = 0; r < knot->rank_count; r++)
-        if ((!found || stuck->since_ns < found->since_ns) &&
-            has_skipped_it(knot, knot->ranks[r], stuck))
-          found = stuck;
+      if (!oldest && knot->rank_count <= ASKED)
+        continue;
+      const uint32_t count = count_skippers(knot, stuck, NULL, status);
+      skipped += count;
+      found = count && oldest ? stuck : found;
     }
-  for (uint32_t r = 0; r < knot->rank_count && found && !*status; r++)
-    if (has_skipped_it(knot, knot->ranks[r], found))
-      *status = nt_finding_add(knot->inquiry->job, &finding->blame, knot->ranks[r]);
+  if (knot->rank_count > ASKED && 2 * skipped > knot->rank_count)
+    return NULL; /* as most have, it is what the program does */
+  if (found)
+    (void)count_skippers(knot, found, &finding->blame, status);
   return found;
 }
 

@@ -78,7 +78,10 @@ static bool is_owed_message(const struct nt_knot *knot, const struct nt_p2p_end 
 const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
                                                   struct nt_finding *finding, uint32_t *seq,
                                                   int *status) {
+  enum { MANY = 64 }; /* each costs a look at all ranks */
   const struct nt_job *job = knot->inquiry->job;
+  if (knot->stuck_count > MANY)
+    return NULL;
   const struct nt_stuck *found =
       finding->class == NT_CLASS_P2P ? NULL : owed_collective(knot, status);
   if (found) {
