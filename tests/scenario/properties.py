@@ -8,6 +8,7 @@
            of votes: the same ranks are blamed, or it is undecided
   digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
            operation and position; smaller ones the same, or it is undecided and nobody else is blamed
+  away     from files alone, read on another machine, nobody is blamed who is not to blame
   cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
   window   of the files alone the verdict is the same, however few calls of each are read first
 
@@ -114,11 +115,12 @@ def check(scenario: Scenario, target: Target, copy: Copy) -> list:
     base = diagnose(target, copy, copy.paths())
     present = {rank for rank, _ in copy.files}
     found = {"order": check_order(target, copy, base, chance), "names": [],
-             "absence": [], "rest": [], "cut": []}
+             "absence": [], "rest": [], "cut": [], "away": []}
     found["digest"] = check_digests(scenario, target, copy, json.loads(base))
     found["window"] = check_windows(target, copy)
     if scenario.name not in BY_MOMENT:
         found |= check_absence(scenario, target, copy, json.loads(base), chance)
+        found["away"] = check_away(scenario, target, copy, json.loads(base))
         found["cut"] = check_cuts(scenario, target, copy, json.loads(base), chance)
     if not scenario.drop and present == set(range(scenario.ranks)) \
             and json.loads(base)["verdict"] not in BY_ORDER:
@@ -176,6 +178,23 @@ def check_absence(scenario: Scenario, target: Target, copy: Copy, base: dict, ch
                 and other["blame"] != first["blame"]:
             found["rest"].append(f"expected {first['class']} blaming {first['blame']} {got} blaming {other['blame']}")
     return found
+
+
+def check_away(scenario: Scenario, target: Target, copy: Copy, base: dict) -> list:
+    other = Copy(os.path.join(copy.folder, "away"))
+    files = [shutil.copy2(path, other.folder) for _, path in copy.files if path.endswith(".trace")]
+    if not files:
+        return []
+    result = subprocess.run([target.tool("scenario/renumber"), "elsewhere", *files], check=False, capture_output=True, text=True,
+                            stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS)
+    if result.returncode:
+        raise ToolError(f"renumber: {result.stderr.strip()}")
+    report = json.loads(diagnose(target, other, files))
+    shutil.rmtree(other.folder, ignore_errors=True)
+    innocent = (blamed(report) & (expected_ranks(scenario, "innocent") or set(range(scenario.ranks)))) \
+        - blamed(base) - expected_ranks(scenario, "blame")
+    return [f"expected nobody else to be blamed on another machine, got {report['verdict']} blaming "
+            f"{format_ranks(innocent)}"] if innocent else []
 
 
 def check_cuts(scenario: Scenario, target: Target, copy: Copy, base: dict, chance: random.Random) -> list:

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * renumber ORDER FILE...: gives processes other world ranks, in place. ORDER is "2,0,1": rank 0 becomes 2.
+ * ORDER "elsewhere" moves them to another machine instead, on which nobody can see what became of them.
  *
  * A FILE is a copy of a trace or of an area. The rank stands in the superblock or the area's header, and in the
  * notes that processes keep of each other. Nothing else of a trace may decide by it.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ enum { RANKS_MAX = 4096 };
 
 static int32_t order[RANKS_MAX];
 static int32_t ranks;
+static bool elsewhere;
 
 static int fail(const char *path, const char *what) {
   fprintf(stderr, "renumber: %s: %s\n", path, what);
@@ -104,6 +107,8 @@ static int change_trace(const char *path) {
       status = fail(path, "its state cannot be written again");
   if (!status) {
     super.world_rank = renumbered(super.world_rank);
+    if (elsewhere)
+      memset(super.boot_id, 'f', sizeof super.boot_id - 1);
     nt_super_write(&super, page);
     if (pwrite(fd, page, sizeof page, 0) != (ssize_t)sizeof page)
       status = fail(path, strerror(errno));
@@ -125,7 +130,8 @@ static int change_area(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 3 || read_order(argv[1]) != 0) {
+  elsewhere = argc > 2 && !strcmp(argv[1], "elsewhere");
+  if (argc < 3 || (!elsewhere && read_order(argv[1]) != 0)) {
     fputs("usage: renumber ORDER FILE...\n", stderr);
     return 2;
   }

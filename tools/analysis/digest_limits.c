@@ -7,6 +7,8 @@
 #include "analysis/inquiry.h"
 #include "nccl/nccl_api.h"
 
+#define UNHEARD_NS INT64_C(5000000000) /* what a file may lack of a process that lives */
+
 /* Calls of a process, calls of each thread, and calls on a communicator: in digests of 32 calls, and of 17 on the communicator of
  * a cycle, innocents were seen to be blamed for calls that were left out. */
 enum { ENOUGH = 256, ENOUGH_EACH = 64, ENOUGH_TURNS = 64 };
@@ -128,6 +130,14 @@ static bool has_captures(const struct nt_inquiry *inquiry, const struct nt_findi
   return false;
 }
 
+/* Its trace is cut short, or its file was written before that had lasted. */
+static bool lacks_end(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
+                      uint32_t r) {
+  const struct nt_model *model = inquiry->job->model;
+  const int64_t lasts_ns = finding->since_ns + UNHEARD_NS;
+  return model->ranks[r].cut || nt_model_is_unseen(model, &model->ranks[r], lasts_ns);
+}
+
 /* Nor where a trace lacks its end, which may hold what the others lack. */
 static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
@@ -135,7 +145,7 @@ static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *find
   char who[NT_DESCRIBE];
   const bool compares = compares_calls(finding) || has_captures(inquiry, finding);
   for (uint32_t r = 0; r < model->rank_count; r++)
-    if (model->ranks[r].cut && compares && is_concerned(inquiry, finding, r))
+    if (compares && lacks_end(inquiry, finding, r) && is_concerned(inquiry, finding, r))
       (void)nt_finding_add(inquiry->job, &ranks, r);
   if (nt_rank_set_count(&ranks)) {
     nt_lines_add(&finding->evidence, "needed: the last calls of %s",

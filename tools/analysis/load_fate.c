@@ -48,7 +48,6 @@ void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note) {
       (note->world_rank >= 0 && rank->world >= 0 && rank->world != note->world_rank))
     return;
   rank->gone_ns = beat > rank->gone_ns ? beat : rank->gone_ns;
-  rank->outlived = false; /* when it ended is known */
   if (!rank->noticed_ns || noticed < rank->noticed_ns)
     rank->noticed_ns = noticed;
   if (!note->oom_kills || rank->state != NT_PROCESS_VANISHED)

@@ -13,6 +13,8 @@
 #include "analysis/world_claims.h"
 #include "nccl/nccl_api.h"
 
+#define UNWRITTEN_NS INT64_C(61000000000) /* the oldest that a file is behind its process */
+
 static void *grow(void *array, uint32_t count, uint32_t *room, size_t size) {
   if (count < *room)
     return array;
@@ -218,6 +220,12 @@ bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank
     if (model->ranks[i].live)
       return false;
   return true;
+}
+
+bool nt_model_is_unseen(const struct nt_model *model, const struct nt_model_rank *rank,
+                        int64_t ns) {
+  return rank->outlived && ns > rank->last_beat_ns &&
+         model->now_ns - rank->last_beat_ns < UNWRITTEN_NS;
 }
 
 bool nt_model_is_over(const struct nt_model_rank *rank) {

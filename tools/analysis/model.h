@@ -274,6 +274,9 @@ bool nt_model_is_over(const struct nt_model_rank *rank);
 /* Whether it lives is not known, as of one on another node, and nobody else of the job is known to: it was not heard of after
  * nt_model_end. */
 bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank);
+/* What it did at `ns` may stand nowhere: that is after the last that is known of it. Files are written now and then, on shared
+ * file systems once a minute; who was heard of even longer ago had stood still. */
+bool nt_model_is_unseen(const struct nt_model *model, const struct nt_model_rank *rank, int64_t ns);
 /* Over, and neither its host nor its device goes on with anything. */
 bool nt_model_is_gone(const struct nt_model_rank *rank);
 /* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */

@@ -20,8 +20,9 @@
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
-/* How much of what a process did its file may lack. */
-#define UNWRITTEN_NS INT64_C(61000000000)
+#define UNHEARD_NS                                                                                 \
+  INT64_C(                                                                                         \
+      5000000000) /* what a file may lack of a process that lives, and a wait that is none of its doing */
 
 enum { LISTS = 7 };
 
@@ -150,13 +151,11 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
   return count >= SEVERAL && end - last < longest;
 }
 
-/* What it did after the last that is known of it stands nowhere, and the others had not waited for it by then. Files are written
- * now and then, on shared file systems once a minute: who was heard of even longer ago than that had stood still. */
+/* The others had not waited for it for long when it was last heard of. */
 static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t since) {
   const struct nt_model_rank *rank = &f->job->model->ranks[index];
-  const int64_t end = nt_model_end(rank);
-  return rank->outlived && f->freeze->fates[index].kind == NT_FATE_ALIVE &&
-         since > end - NT_YOUNG_NS && f->job->model->now_ns - end < UNWRITTEN_NS;
+  return f->freeze->fates[index].kind == NT_FATE_ALIVE &&
+         nt_model_is_unseen(f->job->model, rank, since + UNHEARD_NS);
 }
 
 /* A live job: those that are behind may just be on their way. */
