@@ -93,6 +93,8 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
   const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
   bool unfinished = nt_call_unfinished(f->job, rank, index);
   stuck->fn = call->fn;
+  if (!stuck->called_ns || call->enter_ns < stuck->called_ns)
+    stuck->called_ns = call->enter_ns;
   if (!unfinished || !nt_stuck_is_alive(f, rank))
     return unfinished;
   if (!stuck->since_ns || call->enter_ns < stuck->since_ns)
@@ -160,6 +162,9 @@ static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t s
 
 /* A live job: those that are behind may just be on their way. */
 void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
+  if (!stuck->since_ns)
+    stuck->since_ns =
+        stuck->called_ns; /* nobody waits in it: what it lacks is lacking since then */
   int64_t now = f->freeze->ns < f->job->model->now_ns ? f->freeze->ns : f->job->model->now_ns;
   bool all_alive = !stuck->leaver_count, moved = false, live = false;
   for (uint32_t i = 0; i < stuck->laggard_count; i++) {

@@ -43,6 +43,7 @@ struct nt_stuck {
   uint8_t fn;
   uint32_t item; /* INIT: index of the creation; RECV, SEND, DEVICE: index of the end */
   int64_t since_ns;
+  int64_t called_ns; /* the first call of it, waited in or not */
   /* Ranks, as indices. */
   uint32_t *waiters, waiter_count; /* called, and it is unfinished there */
   uint32_t *held, held_count;      /* hosts that wait for it: those, and who waits in a later one */
