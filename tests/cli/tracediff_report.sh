@@ -14,7 +14,7 @@ passed=0 failed=0
 cat >"$work/late.scn" <<'SCN'
 title    Rank 2 does not call
 ranks    4
-timeout  2
+timeout  9
 evidence kill
 comm A = init all
 repeat 3 {

@@ -7,7 +7,8 @@
 #include "analysis/inquiry.h"
 #include "nccl/nccl_api.h"
 
-#define UNHEARD_NS INT64_C(5000000000) /* what a file may lack of a process that lives */
+/* A file may lack so much of a process that goes on. */
+#define UNHEARD_NS INT64_C(5000000000)
 
 /* Calls of a process, calls of each thread, and calls on a communicator: in digests of 32 calls, and of 17 on the communicator of
  * a cycle, innocents were seen to be blamed for calls that were left out. */
@@ -90,12 +91,18 @@ static bool lacks_turns(const struct nt_inquiry *inquiry, const struct nt_findin
   return false;
 }
 
+static bool accuses(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
+                    uint32_t r) {
+  const int32_t world = inquiry->job->model->ranks[r].world;
+  return world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
+}
+
 /* It is accused, waits, or takes part in what is stuck. */
 static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
                          uint32_t r) {
   const int32_t world = inquiry->job->model->ranks[r].world;
-  if (world >= 0 && (nt_rank_set_has(&finding->blame, (uint32_t)world) ||
-                     nt_rank_set_has(&finding->waiting, (uint32_t)world)))
+  if (accuses(inquiry, finding, r) ||
+      (world >= 0 && nt_rank_set_has(&finding->waiting, (uint32_t)world)))
     return true;
   if (finding->joint == NT_NONE)
     return false;
@@ -144,11 +151,16 @@ static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *find
   struct nt_rank_set ranks = {0};
   char who[NT_DESCRIBE];
   const bool compares = compares_calls(finding) || has_captures(inquiry, finding);
-  for (uint32_t r = 0; r < model->rank_count; r++)
-    if (compares && lacks_end(inquiry, finding, r) && is_concerned(inquiry, finding, r))
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const bool counts =
+        finding->class == NT_CLASS_MISSING && !model->ranks[r].cut && accuses(inquiry, finding, r);
+    if (lacks_end(inquiry, finding, r) &&
+        (counts || (compares && is_concerned(inquiry, finding, r))))
       (void)nt_finding_add(inquiry->job, &ranks, r);
+  }
   if (nt_rank_set_count(&ranks)) {
-    nt_lines_add(&finding->evidence, "needed: the last calls of %s",
+    nt_lines_add(&finding->evidence,
+                 "needed: the last calls of %s, cut off or made after its file was written",
                  nt_describe_ranks(who, sizeof who, &ranks));
     finding->confidence = NT_UNDECIDED;
   }

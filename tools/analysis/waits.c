@@ -20,10 +20,6 @@
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
-#define UNHEARD_NS                                                                                 \
-  INT64_C(                                                                                         \
-      5000000000) /* what a file may lack of a process that lives, and a wait that is none of its doing */
-
 enum { LISTS = 7 };
 
 struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
@@ -153,11 +149,12 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
   return count >= SEVERAL && end - last < longest;
 }
 
-/* The others had not waited for it for long when it was last heard of. */
+/* The others had not waited for it for long when its file was written; until they have for longer, nobody is accused
+ * (digest_limits.c). */
 static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t since) {
   const struct nt_model_rank *rank = &f->job->model->ranks[index];
   return f->freeze->fates[index].kind == NT_FATE_ALIVE &&
-         nt_model_is_unseen(f->job->model, rank, since + UNHEARD_NS);
+         nt_model_is_unseen(f->job->model, rank, since + NT_YOUNG_NS);
 }
 
 /* A live job: those that are behind may just be on their way. */
