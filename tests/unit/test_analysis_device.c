@@ -500,6 +500,47 @@ static void a_sender_that_dies_before_its_message_has_arrived(void **state) {
   assert_verdict(&j, "dead Send 1 blame 0 waiting 1");
 }
 
+/* Files alone of processes that were killed: rank 0 was heard of so long after the others had begun to wait for it. */
+static struct nt_verdict *heard_of_after(int64_t ms) {
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 1; r < 3; r++) {
+    job_call(&j, r, a, NT_FN_AllReduce, 64);
+    at(r, 1, 2, NT_PROGRESS_REACHED);
+  }
+  const int64_t heard_ns = job_rank(&j, 1)->calls[1].enter_ns + ms * MS;
+  job_pass(&j, 8000);
+  for (uint32_t r = 0; r < 3; r++) {
+    job_rank(&j, r)->state = NT_PROCESS_VANISHED;
+    job_rank(&j, r)->live = false;
+    job_rank(&j, r)->outlived = true;
+    job_rank(&j, r)->last_beat_ns = r ? j.clock : heard_ns;
+    job_rank(&j, r)->gone_ns = j.clock; /* as its neighbours tell */
+  }
+  return job_judge(&j);
+}
+
+static void who_was_not_heard_of_since_the_others_waited_is_not_missing(void **state) {
+  (void)state;
+  assert_int_equal(heard_of_after(500)->count, 0);
+  job_free(&j);
+}
+
+static void who_was_heard_of_seconds_after_they_began_is_missing_perhaps(void **state) {
+  (void)state;
+  struct nt_verdict *v = heard_of_after(2500);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].class, NT_CLASS_MISSING);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  job_free(&j);
+  v = heard_of_after(5500);
+  assert_int_equal(v->count, 1);
+  assert_int_equal(v->findings[0].class, NT_CLASS_MISSING);
+  assert_int_equal(v->findings[0].confidence, NT_CERTAIN);
+  assert_true(nt_rank_set_has(&v->findings[0].blame, 0));
+  job_free(&j);
+}
+
 static void a_host_wait_is_what_a_culprit_does_now(void **state) {
   (void)state;
   uint32_t a = start(2, "0-1");
@@ -599,6 +640,8 @@ int main(void) {
       cmocka_unit_test(a_long_pause_that_the_job_has_shown_is_none),
       cmocka_unit_test(a_death_in_the_middle_of_an_operation),
       cmocka_unit_test(a_sender_that_dies_before_its_message_has_arrived),
+      cmocka_unit_test(who_was_not_heard_of_since_the_others_waited_is_not_missing),
+      cmocka_unit_test(who_was_heard_of_seconds_after_they_began_is_missing_perhaps),
       cmocka_unit_test(a_host_wait_is_what_a_culprit_does_now),
       cmocka_unit_test(finalize_in_opposite_order_is_teardown),
       cmocka_unit_test(finalize_that_does_not_return_is_teardown),

@@ -60,7 +60,10 @@ char *nt_describe_joint(char *out, size_t size, const struct nt_job *job, uint32
 char *nt_describe_place(char *out, size_t size, const struct nt_job *job, uint8_t fn, uint32_t seq,
                         uint32_t joint) {
   char name[64], label[NT_DESCRIBE / 2];
-  nt_call_function(name, sizeof name, fn);
+  if (fn)
+    nt_call_function(name, sizeof name, fn);
+  else /* its record is lost */
+    snprintf(name, sizeof name, "operation");
   if (seq)
     snprintf(out, size, "%s #%u on %s", name, seq,
              nt_describe_joint(label, sizeof label, job, joint));

@@ -141,7 +141,7 @@ static bool has_captures(const struct nt_inquiry *inquiry, const struct nt_findi
 static bool lacks_end(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
                       uint32_t r) {
   const struct nt_model *model = inquiry->job->model;
-  const int64_t lasts_ns = finding->since_ns + UNHEARD_NS;
+  const int64_t lasts_ns = finding->since_ns ? finding->since_ns + UNHEARD_NS : INT64_MAX;
   return model->ranks[r].cut || nt_model_is_unseen(model, &model->ranks[r], lasts_ns);
 }
 

@@ -154,7 +154,7 @@ static bool worked_to_its_end(const struct nt_finder *f, uint32_t index, int64_t
 static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t since) {
   const struct nt_model_rank *rank = &f->job->model->ranks[index];
   return f->freeze->fates[index].kind == NT_FATE_ALIVE &&
-         nt_model_is_unseen(f->job->model, rank, since + NT_YOUNG_NS);
+         nt_model_is_unseen(f->job->model, rank, since ? since + NT_YOUNG_NS : INT64_MAX);
 }
 
 /* A live job: those that are behind may just be on their way. */
