@@ -56,8 +56,8 @@ static void note_record(struct nt_thread *thread, const struct nt_args *args) {
 }
 
 static void note_stream_wait(struct nt_thread *thread, const struct nt_args *args) {
-  thread->waits_to_launch = args->recv && args->recv == thread->recorded &&
-                            nt_torch_holds(thread->return_address);
+  thread->waits_to_launch =
+      args->recv && args->recv == thread->recorded && nt_torch_holds(thread->return_address);
   thread->waiting = args->stream;
   thread->awaited = thread->recorded_on;
   thread->recorded = NULL;

@@ -44,7 +44,7 @@ static int by_launch(const void *a, const void *b) {
  * out in its turn. False if there are too many, or they do not. */
 static bool sort_by_kind(const struct nt_trace *trace, struct nt_trace_mark *out) {
   enum { MOST_KINDS = 32 };
-  struct nt_trace_mark kinds[MOST_KINDS];
+  struct nt_trace_mark kinds[MOST_KINDS] = {{0}};
   size_t count = 0, used = 0;
   for (size_t i = 0; i < trace->mark_count; i++) {
     size_t k = 0;

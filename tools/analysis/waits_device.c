@@ -104,10 +104,10 @@ static void note_gone_members(struct nt_finder *f, struct nt_stuck *stuck,
   for (uint32_t i = 0; i < joint->member_count && remains; i++) {
     const struct nt_member *member = &joint->members[i];
     if (is_gone(f, member->rank) || member->ended_ns)
-      note_gone(f, stuck, member->rank,
-                stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE,
-                nt_hung_before(f->job, stuck->joint, stuck->seq,
-                               f->freeze->fates[member->rank].ns));
+      note_gone(
+          f, stuck, member->rank,
+          stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE,
+          nt_hung_before(f->job, stuck->joint, stuck->seq, f->freeze->fates[member->rank].ns));
   }
 }
 
