@@ -103,7 +103,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 else
   echo "skip another user's process: only root can become one"
 fi
-refuses "show of a process that is not traced" 1 "nccltrace: $$: no such file" show $$
+refuses "show of a process that is not traced" 1 "nccltrace: $$: no such file; process $$: " show $$
 refuses "show of a missing file" 1 "nccltrace: $dir/none: " show "$dir/none"
 
 printf 'this is no trace\n' >"$dir/text"
@@ -114,7 +114,7 @@ printf 'x' >"$dir/$(printf 'name\033[31m')"
 for file in "$dir/text" "$dir/empty" "$dir/noise" "$dir/hollow.area"; do
   refuses "show of a bad file: ${file##*/}" 1 "nccltrace: $file: at byte " show "$file"
 done
-refuses "show of a directory" 1 "nccltrace: $dir: " show "$dir"
+refuses "show of a directory" 1 "nccltrace: $dir: a directory: name a trace in it" show "$dir"
 refuses "control characters of a name do not reach the terminal" 1 'name\x1b[31m' \
   show "$(printf '%s/name\033[31m' "$dir")"
 

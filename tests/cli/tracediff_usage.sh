@@ -96,8 +96,13 @@ check "--help fits into 100 columns" $? "$(cat "$work/out")"
 head -c 5000 /dev/urandom >"$work/noise.trace"
 : >"$work/none.trace"
 run noise.trace none.trace missing.trace
-[ "$status" = 2 ] && [ "$(grep -cE '^tracediff: (noise|none|missing)\.trace: at byte [0-9]+: .' "$work/err")" = 3 ]
+[ "$status" = 2 ] && [ "$(grep -cE '^tracediff: (noise|none)\.trace: at byte [0-9]+: .' "$work/err")" = 2 ] &&
+  [ "$(grep -c '^tracediff: missing\.trace: cannot be opened: .' "$work/err")" = 1 ]
 check "each file that cannot be read gets one line" $? "$(cat "$work/err")"
+
+run ""
+[ "$status" = 2 ] && [ "$(cat "$work/err")" = "tracediff: the name of a file or directory is empty" ]
+check "an empty name is called one" $? "$(cat "$work/err")"
 
 printf 'x' >"$work/$(printf 'a\033[31mb.trace')"
 run "$(printf 'a\033[31mb.trace')"

@@ -206,6 +206,7 @@ static void a_tied_cycle_that_lacks_a_voter_blames_nobody(void **state) {
   assert_int_equal(nt_verdict_class(v), NT_CLASS_CYCLE);
   assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
   assert_string_equal(set_text(&v->findings[0].blame), "");
+  assert_non_null(strstr(v->findings[0].next.line[0], "collect the traces that are missing"));
   job_free(&j);
 }
 

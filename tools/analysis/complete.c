@@ -416,6 +416,9 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     say_processes(inquiry, finding);
     if (is_of_all(finding->class))
       say_all(inquiry, finding);
+    if (finding->class != NT_CLASS_UNDECIDED && finding->confidence == NT_UNDECIDED &&
+        finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent)
+      nt_lines_add(&finding->next, "%s", next_steps[NT_CLASS_UNDECIDED][0]);
     say_next(finding);
     if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
         accuses(finding->class))

@@ -183,7 +183,7 @@ static void warn_of_process(const char *operand, uint32_t pid, bool dump) {
   char why[NT_ABSENCE_TEXT], text[NT_ABSENCE_TEXT + 128], hint[64] = "";
   if (dump) /* "--dump 1 FILE" */
     snprintf(hint, sizeof hint, "; a dump is chosen by --dump=%" PRIu32, pid);
-  snprintf(text, sizeof text, "no such file, and of the process with this number: %s%s",
+  snprintf(text, sizeof text, "no such file; process %" PRIu32 ": %s%s", pid,
            nt_absence_of_process(why, pid), hint);
   warn(operand, text);
 }
@@ -193,7 +193,12 @@ static int show_operand(const char *operand, struct request *request, bool sever
   uint64_t pid;
   struct stat status;
   struct nt_process_list list;
-  if (stat(operand, &status) == 0 || !nt_options_number(operand, 1, INT32_MAX, &pid))
+  const bool there = stat(operand, &status) == 0;
+  if (there && S_ISDIR(status.st_mode)) {
+    warn(operand, "a directory: name a trace in it, or ask tracediff for all of them");
+    return NT_EXIT_FAILED;
+  }
+  if (there || !nt_options_number(operand, 1, INT32_MAX, &pid))
     return show_one(operand, operand, request, several);
   int rc = nt_process_list_read(NT_LIST_AREAS, &list), result = NT_EXIT_FAILED;
   const struct nt_process *process = nt_process_by_pid(&list, (uint32_t)pid);

@@ -76,8 +76,11 @@ static void complain(struct gather *g, const struct nt_source *source) {
   char reason[sizeof source->err.reason + 64];
   const bool foreign = source->recorder == NT_RECORDER_TRACE && source->err.code == -NT_ERR_FOREIGN;
   const char *why = foreign ? nt_source_refusal(source->path) : NULL;
-  snprintf(reason, sizeof reason, "at byte %" PRIu64 ": %s", source->err.offset,
-           why ? why : source->err.reason);
+  if (source->err.code == -NT_ERR_IO || source->err.code == -NT_ERR_MEMORY)
+    snprintf(reason, sizeof reason, "%s", source->err.reason); /* nothing of it was seen */
+  else
+    snprintf(reason, sizeof reason, "at byte %" PRIu64 ": %s", source->err.offset,
+             why ? why : source->err.reason);
   refuse(g, source->path, reason);
 }
 

@@ -162,7 +162,8 @@ static char *path_text(const char *path, bool implied) {
   } else if (!strcmp(path, "-")) {
     length = asprintf(&text, "- does not exist: standard input is not read, name a file");
   } else if (errno == ENOENT) {
-    length = asprintf(&text, "%s does not exist", path);
+    length = *path ? asprintf(&text, "%s does not exist", path)
+                   : asprintf(&text, "the name of a file or directory is empty");
   } else {
     length = asprintf(&text, "%s: %s", path, strerror(errno));
   }
