@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verdicts that rest on device progress, on host waits and on the order of deaths. */
+#include "analysis/load_parts.h"
 #include "model_builder.h"
 
 static struct job j;
@@ -500,6 +501,44 @@ static void a_sender_that_dies_before_its_message_has_arrived(void **state) {
   assert_verdict(&j, "dead Send 1 blame 0 waiting 1");
 }
 
+/* Ranks 0 and 1 wait crosswise. Rank 1 aborts A, which lets B finish on rank 0 and A come to its turn there, as rank 0's
+ * looks before and after 2 s tell. */
+static enum nt_progress released(int64_t abort_ms, enum nt_progress *behind) {
+  uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  job_call(&j, 0, b, NT_FN_AllReduce, 64);
+  at(0, 1, 1, NT_PROGRESS_FINISHED);
+  job_call(&j, 0, a, NT_FN_AllReduce, 64);
+  at(0, 1, 2, NT_PROGRESS_REACHED);
+  struct nt_model_rank *rank = job_rank(&j, 0);
+  rank->seen = calloc(2, sizeof *rank->seen);
+  rank->seen_count = 2;
+  rank->seen[0] = (struct nt_model_seen){
+      .call = 0, .reached_us = 1000, .unfinished_us = 1990000, .finished_us = 2010000};
+  rank->seen[1] = (struct nt_model_seen){.call = 1, .unreached_us = 1989000, .reached_us = 2009000};
+  struct nt_model_call *abort = job_record(&j, 1, a, NT_FN_CommAbort, 0, -1);
+  abort->enter_ns = rank->calls[0].enter_ns + abort_ms * MS;
+  nt_settle_released(&j.model);
+  const enum nt_progress first = rank->calls[0].progress;
+  *behind = rank->calls[1].progress;
+  job_free(&j);
+  return first;
+}
+
+static void what_another_ranks_abort_lets_go_counts_as_it_stood_before(void **state) {
+  (void)state;
+  enum nt_progress behind;
+  assert_int_equal(released(2000, &behind), NT_PROGRESS_REACHED);
+  assert_int_equal(behind, NT_PROGRESS_ENQUEUED);
+}
+
+static void what_had_finished_before_an_abort_stays_finished(void **state) {
+  (void)state;
+  enum nt_progress behind;
+  assert_int_equal(released(2500, &behind), NT_PROGRESS_FINISHED);
+  assert_int_equal(behind, NT_PROGRESS_REACHED);
+  assert_int_equal(released(500, &behind), NT_PROGRESS_FINISHED); /* it had not hung by then */
+}
+
 /* Files alone of processes that were killed: rank 0 was heard of so long after the others had begun to wait for it. */
 static struct nt_verdict *heard_of_after(int64_t ms) {
   uint32_t a = start(3, "0-2");
@@ -640,6 +679,8 @@ int main(void) {
       cmocka_unit_test(a_long_pause_that_the_job_has_shown_is_none),
       cmocka_unit_test(a_death_in_the_middle_of_an_operation),
       cmocka_unit_test(a_sender_that_dies_before_its_message_has_arrived),
+      cmocka_unit_test(what_another_ranks_abort_lets_go_counts_as_it_stood_before),
+      cmocka_unit_test(what_had_finished_before_an_abort_stays_finished),
       cmocka_unit_test(who_was_not_heard_of_since_the_others_waited_is_not_missing),
       cmocka_unit_test(who_was_heard_of_seconds_after_they_began_is_missing_perhaps),
       cmocka_unit_test(a_host_wait_is_what_a_culprit_does_now),

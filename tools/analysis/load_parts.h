@@ -38,11 +38,13 @@ void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note);
 /* Appends what the dumps' kernel logs tell of out-of-memory kills. Returns 0 or -NT_ERR_MEMORY. */
 int nt_load_kernel_kills(const struct nt_trace *trace, struct nt_kernel_kill **list,
                          uint32_t *count);
-/* Once all traces and notes are there: which of those that vanished were killed for memory. */
 /* Processes whose heart had stopped while their neighbours saw that they still were there. Before nt_model_settle. Returns 0 or
  * -NT_ERR_MEMORY. */
 int nt_settle_stopped(struct nt_model *model);
+/* Once all traces and notes are there: which of those that vanished were killed for memory. */
 void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills, uint32_t count);
+/* What another rank's abort let go on a rank's device counts as it stood before: each rank itself knows only of its own abort. */
+void nt_settle_released(struct nt_model *model);
 
 /* NCCL's version and environment. Returns 0 or a negative enum nt_err. */
 int nt_load_settings(struct nt_model_rank *rank, const struct nt_trace *trace);

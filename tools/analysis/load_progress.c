@@ -219,3 +219,41 @@ int nt_load_untraced(struct nt_model_rank *rank, const struct nt_trace *trace) {
     free(lines[i]);
   return count && !rank->untraced ? -NT_ERR_MEMORY : 0;
 }
+
+static int64_t after_ns(const struct nt_model_call *call, uint32_t us) {
+  return call->enter_ns + INT64_C(1000) * us;
+}
+
+/* Between the two looks at the device the communicator was aborted somewhere. */
+static bool is_released(const struct nt_model_call *call, uint32_t not_before_us, uint32_t by_us,
+                        int64_t abort_ns) {
+  return by_us && after_ns(call, by_us) > abort_ns && not_before_us &&
+         after_ns(call, not_before_us) + LOOK_NS >= abort_ns;
+}
+
+/* What had hung for a second by then, and was seen to come to its turn or to finish right after, was let go by the abort. */
+static void hold_released(struct nt_model_rank *rank, int64_t abort_ns) {
+  for (uint32_t i = 0; i < rank->seen_count; i++) {
+    const struct nt_model_seen *seen = &rank->seen[i];
+    struct nt_model_call *call = &rank->calls[seen->call];
+    const bool waited = seen->waited_us && after_ns(call, seen->waited_us) <= abort_ns;
+    if (call->enter_ns + STALE_NS > abort_ns || waited)
+      continue;
+    if (call->progress == NT_PROGRESS_FINISHED &&
+        is_released(call, seen->unfinished_us, seen->finished_us, abort_ns))
+      call->progress = NT_PROGRESS_REACHED;
+    if (call->progress == NT_PROGRESS_REACHED &&
+        is_released(call, seen->unreached_us, seen->reached_us, abort_ns))
+      call->progress = NT_PROGRESS_ENQUEUED;
+  }
+}
+
+void nt_settle_released(struct nt_model *model) {
+  int64_t first_ns = INT64_MAX;
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    const int64_t ns = nt_load_first_abort(&model->ranks[r]);
+    first_ns = ns < first_ns ? ns : first_ns;
+  }
+  for (uint32_t r = 0; r < model->rank_count && first_ns != INT64_MAX; r++)
+    hold_released(&model->ranks[r], first_ns);
+}

@@ -461,6 +461,7 @@ int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struc
   if (!status)
     status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);
+  nt_settle_released(model);
   for (uint32_t i = 0; i < model->rank_count; i++)
     nt_age_progress(&model->ranks[i], model->now_ns);
   *out = *model;
