@@ -17,7 +17,7 @@ static uint64_t count_lost(struct nt_area *area, struct nt_chunk *chunk, uint32_
   atomic_fetch_add_explicit(&area->header->lost, count, memory_order_relaxed);
   const uint32_t word = atomic_exchange_explicit(
       &chunk->drained, nt_ring_drained_word(generation + 2, 0), memory_order_acq_rel);
-  const uint32_t drained = word >> 8 == (generation & 0xffffffu) ? word & 0xffu : 0;
+  const uint32_t drained = nt_ring_drained_count(word, generation);
   atomic_fetch_sub_explicit(&area->header->lost, drained, memory_order_relaxed);
   atomic_fetch_add_explicit(&area->header->calls, count, memory_order_relaxed);
   return count - drained;

@@ -84,15 +84,21 @@ struct nt_chunk_copy {
  * False if the chunk is free or was reset meanwhile: try again at the next tick. Any process. */
 bool nt_ring_snapshot(const struct nt_chunk *chunk, uint32_t from, struct nt_chunk_copy *out);
 
-/* Records of the chunk's generation that are in a frame already. The word carries the generation beside
- * the count, so that a late store of the helper cannot reach a chunk that was reset meanwhile. */
-static inline uint32_t nt_ring_drained(const struct nt_chunk *chunk, uint32_t generation) {
-  uint32_t word = atomic_load_explicit(&chunk->drained, memory_order_acquire);
+/* The word `drained` carries the generation beside the count, so that a late store of the helper cannot reach a chunk
+ * that was reset meanwhile. */
+static inline uint32_t nt_ring_drained_word(uint32_t generation, uint32_t count) {
+  return (generation & 0xffffffu) << 8 | (count & 0xffu);
+}
+
+/* Its count, 0 if it is another generation's. */
+static inline uint32_t nt_ring_drained_count(uint32_t word, uint32_t generation) {
   return word >> 8 == (generation & 0xffffffu) ? word & 0xffu : 0;
 }
 
-static inline uint32_t nt_ring_drained_word(uint32_t generation, uint32_t count) {
-  return (generation & 0xffffffu) << 8 | (count & 0xffu);
+/* Records of the chunk's generation that are in a frame already. */
+static inline uint32_t nt_ring_drained(const struct nt_chunk *chunk, uint32_t generation) {
+  return nt_ring_drained_count(atomic_load_explicit(&chunk->drained, memory_order_acquire),
+                               generation);
 }
 
 /* Helper only, once the frame that holds records [0, count) is safe. False if the owner has restarted the chunk: all
