@@ -18,7 +18,8 @@ With a GPU for each rank:
     ddp           a step of a larger model under DDP, whose all-reduces run beside the backward pass …
     ddp-serial    … and with all gradients in one bucket, reduced after it.
     fsdp          a step under FSDP, whose gathers run ahead of the backward pass …
-    fsdp-serial   … and without prefetching.
+    fsdp-serial   … and without prefetching …
+    fsdp-small    … and with so small a batch that the host takes longer than the GPU.
 """
 import inspect
 import os
@@ -29,7 +30,7 @@ import time
 DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
 CALLS, PAIRS, STEPS = 200, 100, 4
 ALONE = ["issue", "stream", "overlap", "step", "inline"]
-ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "fsdp", "fsdp-serial"]
+ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "fsdp", "fsdp-serial", "fsdp-small"]
 
 
 def deep(frames, work):
@@ -145,11 +146,11 @@ class Bench:
             model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*blocks),
                                                               bucket_cap_mb=25 if word == "ddp" else 1000)
         else:
-            ahead = BackwardPrefetch.BACKWARD_PRE if word == "fsdp" else None
+            ahead = None if word == "fsdp-serial" else BackwardPrefetch.BACKWARD_PRE
             model = FullyShardedDataParallel(
                 torch.nn.Sequential(*(FullyShardedDataParallel(block, backward_prefetch=ahead) for block in blocks)),
                 backward_prefetch=ahead, device_id=torch.cuda.current_device())
-        return self.trained(model, 2048, 1024)
+        return self.trained(model, 6144 if word in ("fsdp", "fsdp-serial") else 2048, 1024)
 
     def larger_step(self, word):
         if word not in self.models:

@@ -23,14 +23,16 @@ RECORDER = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "200
 NCCL_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL"}
 SETTINGS = {
     "bare": {},
+    "bare-again": {},
     "default": TRACED,
     "gpu-off": {**TRACED, "NCCLTRACE_GPU": "off"},
     "python-off": {**TRACED, "NCCLTRACE_PYTHON": "off"},
     "flight-recorder": RECORDER,
     "nccl-log": NCCL_LOG,
 }
-STEP_SETTINGS = ["bare", "default", "gpu-off"]
+STEP_SETTINGS = ["bare", "bare-again", "default", "gpu-off"]
 READY_S, ANSWER_S = 120, 30
+SEGMENT_OFFSET = 48         # in a trace's header, see docs/FORMAT.md
 
 
 class CannotMeasure(Exception):
@@ -78,12 +80,25 @@ def last_functions(job: Measured, count: int) -> list:
     return [call["function"] for call in json.loads(shown)[0]["calls"]]
 
 
+def traces_left(setting: str, out: pathlib.Path) -> list:
+    """(bytes, bytes of its fixed head, calls) of each trace left by processes with this setting, unless its ring went round."""
+    found = []
+    for file in sorted((out / "traces").rglob("*.trace")):
+        shown = tool("nccltrace", "show", "--header", "--json", str(file))
+        process = shown.returncode == 0 and json.loads(shown.stdout)[0]["header"]["process"]
+        if process and process["run"].rpartition("-")[0] == setting and not process["overwritten"]:
+            head = int.from_bytes(file.read_bytes()[SEGMENT_OFFSET:SEGMENT_OFFSET + 8], "little")
+            found.append((file.stat().st_size, head, process["calls"]))
+    return found
+
+
 class Samples(dict):
     """Values by (measurement, setting), in the order of the rounds."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: dict = {}       # measurement -> functions of the records that one asking of it makes
+        self.traces: list = []      # as of traces_left, of the default setting
 
     def take(self, word: str, jobs: list) -> None:
         """One round."""
@@ -99,8 +114,11 @@ class Samples(dict):
         return self[(word, ranks, setting)]
 
     def over(self, word: str, ranks: int, setting: str, base: str) -> tuple:
-        """(median difference, low, high)."""
-        return interval([a - b for a, b in zip(self.of(word, ranks, setting), self.of(word, ranks, base))])
+        """(median difference, low, high); over bare is over the mean of both jobs without the library."""
+        bases = [self.of(word, ranks, base)]
+        if base == "bare" and setting != "bare-again" and (word, ranks, "bare-again") in self:
+            bases.append(self.of(word, ranks, "bare-again"))
+        return interval([a - statistics.mean(b) for a, *b in zip(self.of(word, ranks, setting), *bases)])
 
 
 def interval(values: list) -> tuple:
@@ -150,6 +168,7 @@ def rounds(wanted: list, words: list, samples: Samples, seconds: float, out: pat
         for job in jobs:
             for process in job.processes:
                 process.wait(timeout=20)
+        samples.traces += traces_left("default", out)
         shutil.rmtree(out / "traces", ignore_errors=True)
         for log in out.glob("nccl-*.log"):
             log.unlink()
