@@ -11,12 +11,14 @@ WORLD_SIZE and BENCH_STORE say which rank of which job it is, BENCH_GPUS over ho
     overlap   the same with async_op=True: the copy goes to NCCL's own stream, beside the product.
     step      a step of a small transformer under DDP: forward, backward with its all-reduces, optimizer.
     inline    the same without DDP: all gradients are reduced at once after the backward pass, on the compute stream.
+    step-small, inline-small   with so small a batch that the host takes as long as the GPU.
 
 With a GPU for each rank:
 
     latency       an all-reduce of 8 bytes, and waiting for it.
     ddp           a step of a larger model under DDP, whose all-reduces run beside the backward pass …
-    ddp-serial    … and with all gradients in one bucket, reduced after it.
+    ddp-serial    … and with all gradients in one bucket, reduced after it …
+    ddp-inline    … and without DDP, as above.
     fsdp          a step under FSDP, whose gathers run ahead of the backward pass …
     fsdp-serial   … and without prefetching …
     fsdp-small    … and with so small a batch that the host takes longer than the GPU.
@@ -29,8 +31,8 @@ import time
 
 DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
 CALLS, PAIRS, STEPS = 200, 100, 4
-ALONE = ["issue", "stream", "overlap", "step", "inline"]
-ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "fsdp", "fsdp-serial", "fsdp-small"]
+ALONE = ["issue", "stream", "overlap", "step", "inline", "step-small", "inline-small"]
+ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "ddp-inline", "fsdp", "fsdp-serial", "fsdp-small"]
 
 
 def deep(frames, work):
@@ -85,22 +87,15 @@ class Bench:
                 work.wait()
         return statistics.median(self.timed(pairs, PAIRS) for _ in range(3))
 
-    def make_encoder(self):
+    def make_encoder(self, word):
+        """Of 3 M parameters; under DDP unless inline."""
         torch = self.torch
         torch.manual_seed(0)
         layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
-        return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
-
-    def step(self):
-        if "step" not in self.models:
-            self.models["step"] = self.trained(
-                self.torch.nn.parallel.DistributedDataParallel(self.make_encoder()), 8, 64, 256)
-        return self.steps("step")
-
-    def inline(self):
-        if "inline" not in self.models:
-            self.models["inline"] = self.trained(self.make_encoder(), 8, 64, 256)
-        return self.steps("inline", self.reduce_gradients)
+        model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+        if word.startswith("step"):
+            model = torch.nn.parallel.DistributedDataParallel(model)
+        return self.trained(model, 8 if word.endswith("small") else 512, 64, 256)
 
     def reduce_gradients(self, model):
         flat = self.torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])
@@ -110,16 +105,18 @@ class Bench:
         """What steps() takes."""
         return (model, self.torch.optim.SGD(model.parameters(), lr=1e-4), self.torch.ones(*batch, device="cuda"))
 
-    def steps(self, word, reduce=None):
+    def steps(self, word):
         """Seconds for one; the first ever are not timed."""
+        if word not in self.models:
+            self.models[word] = self.make_larger(word) if word in ON_SEVERAL_GPUS else self.make_encoder(word)
         model, optimizer, batch = self.models[word]
 
         def some():
             for _ in range(STEPS):
                 optimizer.zero_grad()
                 model(batch).pow(2).mean().backward()
-                if reduce:
-                    reduce(model)
+                if "inline" in word:
+                    self.reduce_gradients(model)
                 optimizer.step()
         if word not in self.warm:
             self.warm.add(word)
@@ -142,23 +139,18 @@ class Bench:
         torch.manual_seed(0)
         blocks = [torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
                   for _ in range(4)]
-        if word.startswith("ddp"):
-            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*blocks),
-                                                              bucket_cap_mb=25 if word == "ddp" else 1000)
-        else:
+        model = torch.nn.Sequential(*blocks)
+        if word.startswith("fsdp"):
             ahead = None if word == "fsdp-serial" else BackwardPrefetch.BACKWARD_PRE
             model = FullyShardedDataParallel(
                 torch.nn.Sequential(*(FullyShardedDataParallel(block, backward_prefetch=ahead) for block in blocks)),
                 backward_prefetch=ahead, device_id=torch.cuda.current_device())
+        elif word != "ddp-inline":
+            model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25 if word == "ddp" else 1000)
         return self.trained(model, 6144 if word in ("fsdp", "fsdp-serial") else 2048, 1024)
 
-    def larger_step(self, word):
-        if word not in self.models:
-            self.models[word] = self.make_larger(word)
-        return self.steps(word)
-
     def measure(self, word):
-        return self.larger_step(word) if word in ON_SEVERAL_GPUS[1:] else getattr(self, word)()
+        return getattr(self, word)() if hasattr(self, word) else self.steps(word)
 
 
 def answer(seconds):
