@@ -98,11 +98,14 @@ static void a_later_attempt_that_began_earlier_is_the_newest(void **state) {
   add_other(1, 2, 99);
   set_run(0, 2, "longenoughrunidforheapallocation", 0);
   set_run(2, 2, "longenoughrunidforheapallocation", 1);
+  for (uint32_t i = 0; i < 2; i++)
+    j.model.ranks[i].source = strdup(i ? "early/rank1.trace" : "early/rank0.trace");
   struct nt_verdict *v = job_judge(&j);
   assert_int_equal(j.model.rank_count, 2);
   assert_int_equal(j.model.ranks[0].pid, 2000);
   assert_string_equal(v->notes.line[0],
-                      "2 traces of 1 other attempt were left out; attempt 1 is the newest");
+                      "2 traces of 1 other attempt were left out; attempt 1 is the newest:"
+                      " early/rank0.trace early/rank1.trace");
   job_free(&j);
 }
 
@@ -160,7 +163,8 @@ static void several_attempts_are_one_note(void **state) {
   struct nt_verdict *v = job_judge(&j);
   assert_int_equal(v->notes.count, 1);
   assert_string_equal(v->notes.line[0],
-                      "3 traces of 3 other attempts were left out; attempt 3 is the newest");
+                      "3 traces of 3 other attempts were left out; attempt 3 is the newest:"
+                      " old/rank0.trace old/rank0.trace old/rank0.trace");
   job_free(&j);
 }
 

@@ -254,58 +254,82 @@ static uint32_t pick(const struct sorter *s) {
   return newest;
 }
 
+/* Runs that are not judged, and their traces. */
+struct others {
+  uint32_t runs, traces;
+  char *files; /* " FILE FILE ...", valid once the stream is closed */
+  size_t size;
+  FILE *stream; /* NULL: out of memory, no names */
+};
+
+static void open_others(struct others *o) {
+  *o = (struct others){.files = NULL};
+  o->stream = open_memstream(&o->files, &o->size);
+}
+
+static void add_others(struct others *o, const struct sorter *s, uint32_t run) {
+  o->runs++;
+  for (uint32_t i = 0; i < s->model->rank_count; i++) {
+    const char *source = s->model->ranks[i].source;
+    if (root_of(s->run_of, i) == run && o->traces++ < FILES_MAX && source && o->stream)
+      fprintf(o->stream, " %s", source);
+  }
+}
+
+/* The names; the caller frees o->files. */
+static const char *close_others(struct others *o) {
+  if (o->stream && o->traces > FILES_MAX)
+    fputs(" ...", o->stream);
+  return o->stream && fclose(o->stream) == 0 && o->files ? o->files : "";
+}
+
 /* "N traces of another run that still lives …: tracediff FILE…" */
 static void note_live(const struct sorter *s, uint32_t run) {
-  char *files = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&files, &size);
-  if (!stream)
-    return;
-  uint32_t told = 0;
-  for (uint32_t i = 0; i < s->model->rank_count; i++)
-    if (root_of(s->run_of, i) == run && told++ < FILES_MAX && s->model->ranks[i].source)
-      fprintf(stream, " %s", s->model->ranks[i].source);
-  if (told > FILES_MAX)
-    fputs(" ...", stream);
-  if (fclose(stream) == 0) {
-    const char *run_id = s->runs[run].run_id;
-    nt_model_note(s->model,
-                  "ANOTHER RUN STILL LIVES and was left out, because this one began later: %u "
-                  "trace%s%s%s; to judge it: tracediff%s",
-                  told, told == 1 ? "" : "s", *run_id ? " of run " : "", run_id, files);
-  }
-  free(files);
+  struct others o;
+  open_others(&o);
+  add_others(&o, s, run);
+  const char *run_id = s->runs[run].run_id;
+  nt_model_note(s->model,
+                "ANOTHER RUN STILL LIVES and was left out, because this one began later: %u "
+                "trace%s%s%s; to judge it: tracediff%s",
+                o.traces, o.traces == 1 ? "" : "s", *run_id ? " of run " : "", run_id,
+                close_others(&o));
+  free(o.files);
+}
+
+/* "N traces of M other WORDs were left out…: FILE…" */
+static void note_left_out(const struct sorter *s, struct others *o, const char *word,
+                          const char *why) {
+  const char *files = close_others(o);
+  if (o->runs)
+    nt_model_note(s->model, "%u trace%s of %u other %s%s %s left out%s%s%s", o->traces,
+                  o->traces == 1 ? "" : "s", o->runs, word, o->runs == 1 ? "" : "s",
+                  o->traces == 1 ? "was" : "were", why, *files ? ":" : "", files);
+  free(o->files);
 }
 
 static void note_others(const struct sorter *s, uint32_t kept) {
-  uint32_t runs = 0, run_traces = 0, attempts = 0, attempt_traces = 0, live = 0;
+  struct others runs, attempts;
+  uint32_t live = 0;
   const struct run *newest = &s->runs[kept];
+  open_others(&runs);
+  open_others(&attempts);
   for (uint32_t i = 0; i < s->group_count; i++) {
     const struct run *run = &s->runs[s->order[i]];
     if (s->order[i] == kept)
       continue;
-    bool attempt = run->restart != newest->restart &&
-                   (are_attempts(run, newest) || (!*run->run_id && !*newest->run_id));
-    if (attempt) {
-      attempts++;
-      attempt_traces += run->count;
-    } else if (run->live && live < NOTES_MAX) {
-      live++;
+    if (run->restart != newest->restart &&
+        (are_attempts(run, newest) || (!*run->run_id && !*newest->run_id)))
+      add_others(&attempts, s, s->order[i]);
+    else if (run->live && live++ < NOTES_MAX)
       note_live(s, s->order[i]);
-    } else {
-      runs++;
-      run_traces += run->count;
-    }
+    else
+      add_others(&runs, s, s->order[i]);
   }
-  if (runs)
-    nt_model_note(s->model, "%u trace%s of %u other run%s %s left out", run_traces,
-                  run_traces == 1 ? "" : "s", runs, runs == 1 ? "" : "s",
-                  run_traces == 1 ? "was" : "were");
-  if (attempts)
-    nt_model_note(s->model,
-                  "%u trace%s of %u other attempt%s %s left out; attempt %u is the newest",
-                  attempt_traces, attempt_traces == 1 ? "" : "s", attempts,
-                  attempts == 1 ? "" : "s", attempt_traces == 1 ? "was" : "were", newest->restart);
+  char why[48];
+  snprintf(why, sizeof why, "; attempt %u is the newest", newest->restart);
+  note_left_out(s, &runs, "run", "");
+  note_left_out(s, &attempts, "attempt", why);
 }
 
 static int sort(struct sorter *s) {
