@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls as columns. Each call is a template (what many calls share) and a handful of values, of which only
- * the difference to the model's prediction is kept. Differences are small or zero; a column is stored as
- * byte planes, least significant first, only as many as its largest value needs, so that zstd sees long
- * runs of zeros and of like-distributed bytes.
+ * Calls as columns. Each call is a template (what many calls share) and a handful of values that the model predicts. One
+ * byte says which it got wrong, and only these have an entry in their columns; times always have one, the difference. A
+ * column is stored as byte planes, least significant first, only as many as its largest value needs, so that zstd sees
+ * like-distributed bytes.
  */
 #include "trace/codec.h"
 
@@ -11,8 +11,6 @@
 
 #include "nccl/nccl_api.h"
 #include "trace/codec_parts.h"
-
-#define LOOKUP_SLOTS (1u << 17)
 
 struct nt_codec *nt_codec_new(void) {
   return calloc(1, sizeof(struct nt_codec));
@@ -22,8 +20,8 @@ void nt_codec_free(struct nt_codec *codec) {
   if (!codec)
     return;
   nt_model_clear(&codec->model);
+  nt_codec_free_finder(codec->finder);
   free(codec->templates);
-  free(codec->lookup);
   free(codec->values);
   free(codec);
 }
@@ -49,78 +47,31 @@ unsigned nt_codec_shift(uint32_t kind, const struct nt_clock_sync *first,
   return shift;
 }
 
-int nt_codec_room(struct nt_codec *codec, uint32_t calls) {
-  if (calls <= codec->room && codec->values)
+int nt_codec_room(struct nt_codec *codec, uint32_t templates) {
+  if (templates <= codec->template_room && codec->templates)
+    return 0;
+  free(codec->templates);
+  codec->templates = malloc(((size_t)templates + 1) * sizeof *codec->templates);
+  codec->template_room = codec->templates ? templates : 0;
+  return codec->templates ? 0 : -NT_ERR_MEMORY;
+}
+
+static int make_columns(struct nt_codec *codec, uint32_t calls) {
+  memset(codec->entries, 0, sizeof codec->entries);
+  if (calls <= codec->value_room && codec->values)
     return 0;
   free(codec->values);
-  free(codec->templates);
   codec->values = malloc(((size_t)calls + 1) * NT_COLUMN_RECORD_LIMIT * sizeof *codec->values);
-  codec->templates = malloc(((size_t)calls + 1) * sizeof *codec->templates);
-  codec->room = codec->values && codec->templates ? calls : 0;
-  return codec->values && codec->templates ? 0 : -NT_ERR_MEMORY;
+  codec->value_room = codec->values ? calls : 0;
+  return codec->values ? 0 : -NT_ERR_MEMORY;
+}
+
+static void put(struct nt_codec *codec, enum nt_column column, uint64_t value) {
+  codec->values[(size_t)codec->value_room * column + codec->entries[column]++] = value;
 }
 
 static uint64_t zigzag(uint64_t difference) {
   return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
-}
-
-static void make_template(const struct nt_batch_call *call, struct nt_template *out) {
-  const struct nt_record *record = &call->record;
-  *out = (struct nt_template){
-      .count = record->count,
-      .comm = call->comm,
-      .stream = call->stream,
-      .peer = record->peer,
-      .flags = record->flags,
-      .fn = record->fn,
-      .dtype = record->dtype,
-      .op = record->op,
-      .result = record->result,
-      .in_group = record->group != 0,
-      .seq_class = NT_SEQ_PER_FUNCTION,
-  };
-  const enum nt_shape shape = nt_fn_shape(record->fn);
-  if (nt_fn_is_collective(record->fn))
-    out->seq_class = NT_SEQ_COLLECTIVE;
-  else if (shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV)
-    out->seq_class = NT_SEQ_PER_PEER;
-}
-
-static uint64_t template_hash(const struct nt_template *what) {
-  uint64_t words[4];
-  memcpy(words, what, sizeof words);
-  uint64_t hash = 0;
-  for (int i = 0; i < 4; i++) {
-    hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
-static uint32_t find_template(struct nt_codec *codec, const struct nt_template *what) {
-  uint32_t slot = (uint32_t)template_hash(what) & (LOOKUP_SLOTS - 1);
-  for (;; slot = (slot + 1) & (LOOKUP_SLOTS - 1)) {
-    const uint32_t at = codec->lookup[slot];
-    if (!at) {
-      codec->templates[codec->template_count] = *what;
-      codec->lookup[slot] = ++codec->template_count;
-      return codec->template_count - 1;
-    }
-    if (!memcmp(&codec->templates[at - 1], what, sizeof *what))
-      return at - 1;
-  }
-}
-
-/* The lookup table is large and frames are often small: only what was used is cleared. */
-static void forget_templates(struct nt_codec *codec) {
-  for (uint32_t i = 0; i < codec->template_count; i++) {
-    uint32_t slot = (uint32_t)template_hash(&codec->templates[i]) & (LOOKUP_SLOTS - 1);
-    while (codec->lookup[slot]) {
-      codec->lookup[slot] = 0;
-      slot = (slot + 1) & (LOOKUP_SLOTS - 1);
-    }
-  }
-  codec->template_count = 0;
 }
 
 static void add_column(struct nt_buffer *heads, struct nt_buffer *data, uint8_t column,
@@ -170,25 +121,37 @@ static uint64_t template_value(const struct nt_template *what, unsigned column) 
     return what->in_group;
   case NT_COLUMN_T_SEQ_CLASS:
     return what->seq_class;
+  case NT_COLUMN_T_VARIES:
+    return what->varies;
   default:
     return 0;
   }
 }
 
+/* A buffer that was not foretold. */
+static void put_buffer(struct nt_codec *codec, const struct nt_trail *trail, uint64_t value,
+                       enum nt_column again, enum nt_column column) {
+  for (unsigned i = 0; i < NT_MODEL_RECENT; i++)
+    if (trail->recent[i] == value) {
+      put(codec, again, i + 1);
+      return;
+    }
+  put(codec, again, 0);
+  put(codec, column, zigzag(value - trail->recent[0]));
+}
+
 static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call, unsigned shift,
-                        uint64_t *out, uint32_t stride) {
+                        uint32_t index, uint32_t *seen) {
   const struct nt_record *record = &call->record;
   struct nt_model *model = &codec->model;
-  struct nt_template what;
-  make_template(call, &what);
-  const uint32_t index = find_template(codec, &what);
-
+  const struct nt_template *what = &codec->templates[index];
+  const struct nt_kept *kept = &model->kept[index];
   const uint64_t enter = record->enter >> shift;
   const uint64_t end = (record->enter + nt_duration_decode(record->duration)) >> shift;
-  struct nt_call_values expected;
   const struct nt_call_values is = {
       .gap = enter - model->end,
       .duration = end - enter,
+      .count = what->varies ? record->count : 0,
       .send = record->send,
       .recv = record->recv,
       .seq = record->seq,
@@ -196,18 +159,39 @@ static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call
       .launch = record->launch,
       .group = record->group,
   };
-  nt_model_predict(model, index, &what, &expected);
-  out[(size_t)stride * NT_COLUMN_TEMPLATE] = nt_model_next(model) == index ? 0 : index + 1;
-  out[(size_t)stride * NT_COLUMN_GAP] = zigzag(is.gap - expected.gap);
-  out[(size_t)stride * NT_COLUMN_DURATION] = zigzag(is.duration - expected.duration);
-  out[(size_t)stride * NT_COLUMN_SEQ] = (uint32_t)(is.seq - expected.seq);
-  out[(size_t)stride * NT_COLUMN_SEND] = zigzag(is.send - expected.send);
-  out[(size_t)stride * NT_COLUMN_RECV] =
-      zigzag(is.recv - nt_model_predict_recv(model, index, &what, is.send));
-  out[(size_t)stride * NT_COLUMN_STACK] = (uint32_t)(is.stack - expected.stack);
-  out[(size_t)stride * NT_COLUMN_LAUNCH] = (uint32_t)(is.launch - expected.launch);
-  out[(size_t)stride * NT_COLUMN_GROUP] = (uint16_t)(is.group - expected.group);
-  nt_model_learn(model, index, &what, &is);
+  struct nt_expected expected;
+  const struct nt_call_values *would = &expected.call;
+  nt_model_predict(model, index, what, &expected);
+  nt_model_predict_recv(model, index, what, is.send, &expected);
+  unsigned missed = 0;
+  if (nt_model_next(model) != index) {
+    missed |= NT_MISSED_TEMPLATE;
+    put(codec, NT_COLUMN_TEMPLATE, index == *seen ? 0 : index + 1);
+  }
+  *seen += index == *seen;
+  put(codec, NT_COLUMN_GAP, zigzag(is.gap - would->gap));
+  put(codec, NT_COLUMN_DURATION, zigzag(is.duration - would->duration));
+#define PUT_IF_MISSED(NAME, differs, value)                                                        \
+  if (differs) {                                                                                   \
+    missed |= NT_MISSED_##NAME;                                                                    \
+    put(codec, NT_COLUMN_##NAME, value);                                                           \
+  }
+  PUT_IF_MISSED(SEQ, is.seq != would->seq, (uint32_t)(is.seq - would->seq))
+  PUT_IF_MISSED(STACK, is.stack != would->stack, (uint32_t)(is.stack - would->stack))
+  PUT_IF_MISSED(LAUNCH, is.launch != would->launch, (uint32_t)(is.launch - would->launch))
+  PUT_IF_MISSED(GROUP, is.group != (uint16_t)would->group, (uint16_t)(is.group - would->group))
+  PUT_IF_MISSED(COUNT, is.count != would->count, zigzag(is.count - would->count))
+#undef PUT_IF_MISSED
+  if (is.send != would->send) {
+    missed |= NT_MISSED_SEND;
+    put_buffer(codec, &kept->send, is.send, NT_COLUMN_SEND_AGAIN, NT_COLUMN_SEND);
+  }
+  if (is.recv != would->recv) {
+    missed |= NT_MISSED_RECV;
+    put_buffer(codec, &kept->recv, is.recv, NT_COLUMN_RECV_AGAIN, NT_COLUMN_RECV);
+  }
+  put(codec, NT_COLUMN_MISSED, missed);
+  nt_model_learn(model, index, what, &is, &expected);
 }
 
 static int add_index(const struct nt_batch *batch, struct nt_buffer *index) {
@@ -268,8 +252,8 @@ static int write_columns(struct nt_codec *codec, uint32_t calls, unsigned shift,
     add_column(&heads, &data, (uint8_t)column, scratch, codec->template_count, &columns);
   }
   for (unsigned column = 1; column < NT_COLUMN_RECORD_LIMIT; column++)
-    add_column(&heads, &data, (uint8_t)column, codec->values + (size_t)calls * column, calls,
-               &columns);
+    add_column(&heads, &data, (uint8_t)column, codec->values + (size_t)codec->value_room * column,
+               codec->entries[column], &columns);
   nt_add_u32(payload, calls);
   nt_add_u32(payload, codec->template_count);
   nt_add_u8(payload, (uint8_t)shift);
@@ -291,21 +275,20 @@ static int write_columns(struct nt_codec *codec, uint32_t calls, unsigned shift,
 int nt_codec_encode(struct nt_codec *codec, const struct nt_batch *batch, unsigned shift,
                     struct nt_buffer *payload, struct nt_buffer *index) {
   const uint32_t calls = batch->call_count;
+  const uint32_t *templates;
   if (calls > NT_CODEC_MAX_CALLS || shift > 63)
     return -NT_ERR_SPACE;
-  if (!codec->lookup)
-    codec->lookup = calloc(LOOKUP_SLOTS, sizeof *codec->lookup);
-  if (!codec->lookup || nt_codec_room(codec, calls) || nt_model_reset(&codec->model, calls))
+  if (make_columns(codec, calls) || nt_codec_find_templates(codec, batch, &templates) ||
+      nt_model_reset(&codec->model, codec->template_count))
     return -NT_ERR_MEMORY;
   const uint64_t base = calls ? batch->calls[0].record.enter >> shift : 0;
-  uint32_t at = 0;
+  uint32_t at = 0, seen = 0;
   for (uint32_t r = 0; r < batch->run_count; r++) {
     if (r == 0 || batch->runs[r].thread != batch->runs[r - 1].thread)
       nt_model_thread(&codec->model, base);
     for (uint32_t i = 0; i < batch->runs[r].count && at < calls; i++, at++)
-      encode_call(codec, &batch->calls[at], shift, codec->values + at, calls);
+      encode_call(codec, &batch->calls[at], shift, templates[at], &seen);
   }
-  int rc = at == calls ? write_columns(codec, calls, shift, base, payload) : -NT_ERR_CORRUPT;
-  forget_templates(codec);
+  const int rc = at == calls ? write_columns(codec, calls, shift, base, payload) : -NT_ERR_CORRUPT;
   return rc ? rc : add_index(batch, index);
 }

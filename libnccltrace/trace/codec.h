@@ -33,7 +33,7 @@ struct nt_batch {
 };
 
 #define NT_CODEC_MAX_CALLS 65535u
-#define NT_CODEC_VERSION 1
+#define NT_CODEC_VERSION 2
 
 /* The largest shift with which a unit is at most a microsecond. TSC without a second sync: a rate of at
  * least 1 GHz is assumed. */

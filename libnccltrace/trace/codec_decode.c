@@ -11,11 +11,18 @@ static uint64_t unzigzag(uint64_t value) {
   return value >> 1 ^ (0 - (value & 1));
 }
 
-/* Reads the column heads and adds up each column's planes into values (records) or templates. */
 struct columns {
   const unsigned char *data[NT_COLUMN_T_LIMIT];
   uint8_t planes[NT_COLUMN_T_LIMIT];
+  uint32_t entries[NT_COLUMN_T_LIMIT];
+  uint32_t taken[NT_COLUMN_T_LIMIT]; /* entries that have been read */
+  bool failed;                       /* an entry was asked for that is not there */
 };
+
+/* Columns with an entry for each call; the others have one where it is needed. */
+static bool is_of_all(unsigned column) {
+  return column == NT_COLUMN_GAP || column == NT_COLUMN_DURATION || column == NT_COLUMN_MISSED;
+}
 
 static const char *find_columns(struct nt_cursor *cursor, uint8_t count, uint32_t calls,
                                 uint32_t templates, struct columns *out) {
@@ -34,29 +41,44 @@ static const char *find_columns(struct nt_cursor *cursor, uint8_t count, uint32_
     const bool of_templates = column >= NT_COLUMN_T_FN && column < NT_COLUMN_T_LIMIT;
     if (!of_records && !of_templates)
       continue;
-    if (head[1] > 8 || entries != (of_records ? calls : templates) || out->data[column])
+    const bool fits = of_templates        ? entries == templates
+                      : is_of_all(column) ? entries == calls
+                                          : entries <= calls;
+    if (head[1] > 8 || !fits || out->data[column])
       return "a column has a wrong size";
     out->data[column] = data;
     out->planes[column] = head[1];
+    out->entries[column] = entries;
   }
   return NULL;
 }
 
-static uint64_t column_value(const struct columns *columns, unsigned column, uint32_t entries,
-                             uint32_t i) {
+static uint64_t column_value(const struct columns *columns, unsigned column, uint32_t i) {
   uint64_t value = 0;
   const unsigned char *at = columns->data[column] + i;
-  for (unsigned plane = 0; plane < columns->planes[column]; plane++, at += entries)
+  for (unsigned plane = 0; plane < columns->planes[column]; plane++) {
     value |= (uint64_t)*at << (8 * plane);
+    at += columns->entries[column];
+  }
   return value;
 }
 
-static void decode_template(const struct columns *columns, uint32_t templates, uint32_t i,
-                            struct nt_template *out) {
+/* The column's next entry. */
+static uint64_t next_value(struct columns *columns, unsigned column) {
+  if (!columns->planes[column])
+    return 0;
+  const uint32_t i = columns->taken[column]++;
+  if (i < columns->entries[column])
+    return column_value(columns, column, i);
+  columns->failed = true;
+  return 0;
+}
+
+static void decode_template(const struct columns *columns, uint32_t i, struct nt_template *out) {
   uint64_t v[NT_COLUMN_T_LIMIT - NT_COLUMN_T_FN] = {0};
   for (unsigned column = NT_COLUMN_T_FN; column < NT_COLUMN_T_LIMIT; column++)
     if (columns->planes[column])
-      v[column - NT_COLUMN_T_FN] = column_value(columns, column, templates, i);
+      v[column - NT_COLUMN_T_FN] = column_value(columns, column, i);
 #define V(name) v[NT_COLUMN_T_##name - NT_COLUMN_T_FN]
   *out = (struct nt_template){
       .count = V(COUNT),
@@ -70,36 +92,72 @@ static void decode_template(const struct columns *columns, uint32_t templates, u
       .result = (uint8_t)V(RESULT),
       .in_group = V(IN_GROUP) != 0,
       .seq_class = (uint8_t)V(SEQ_CLASS),
+      .varies = V(VARIES) != 0,
   };
 #undef V
 }
 
-static bool decode_call(struct nt_codec *codec, const uint64_t *in, uint32_t stride, unsigned shift,
-                        struct nt_batch_call *out) {
+static uint64_t next_buffer(struct columns *columns, const struct nt_trail *trail,
+                            enum nt_column again, enum nt_column column) {
+  const uint64_t which = next_value(columns, again);
+  if (!which)
+    return trail->recent[0] + unzigzag(next_value(columns, column));
+  if (which <= NT_MODEL_RECENT)
+    return trail->recent[which - 1];
+  columns->failed = true;
+  return 0;
+}
+
+/* Which template the next call has; `seen` counts those that had a call. UINT32_MAX: one that is not there. */
+static uint32_t next_template(const struct nt_codec *codec, struct columns *columns,
+                              unsigned missed, uint32_t *seen) {
+  uint32_t index = nt_model_next(&codec->model);
+  if (missed & NT_MISSED_TEMPLATE) {
+    const uint64_t value = next_value(columns, NT_COLUMN_TEMPLATE);
+    index = value && value <= UINT32_MAX ? (uint32_t)value - 1 : *seen;
+  }
+  *seen += index == *seen;
+  return index < codec->template_count ? index : UINT32_MAX;
+}
+
+static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigned shift,
+                        uint32_t *seen, struct nt_batch_call *out) {
   struct nt_model *model = &codec->model;
-#define IN(name) in[(size_t)stride * NT_COLUMN_##name]
-  const uint32_t index = IN(TEMPLATE) ? (uint32_t)(IN(TEMPLATE) - 1) : nt_model_next(model);
-  if (index >= codec->template_count)
+  const unsigned missed = (unsigned)next_value(columns, NT_COLUMN_MISSED);
+  const uint32_t index = next_template(codec, columns, missed, seen);
+  if (index == UINT32_MAX)
     return false;
   const struct nt_template *what = &codec->templates[index];
-  struct nt_call_values is;
-  nt_model_predict(model, index, what, &is);
-  is.gap += unzigzag(IN(GAP));
-  is.duration += unzigzag(IN(DURATION));
-  is.seq += (uint32_t)IN(SEQ);
-  is.send += unzigzag(IN(SEND));
-  is.recv = nt_model_predict_recv(model, index, what, is.send) + unzigzag(IN(RECV));
-  is.stack += (uint32_t)IN(STACK);
-  is.launch += (uint32_t)IN(LAUNCH);
-  is.group = (uint16_t)(is.group + (uint32_t)IN(GROUP));
-#undef IN
+  const struct nt_kept *kept = &model->kept[index];
+  struct nt_expected expected;
+  nt_model_predict(model, index, what, &expected);
+  struct nt_call_values is = expected.call;
+  is.gap += unzigzag(next_value(columns, NT_COLUMN_GAP));
+  is.duration += unzigzag(next_value(columns, NT_COLUMN_DURATION));
+#define ADD_IF_MISSED(name, NAME)                                                                  \
+  if (missed & NT_MISSED_##NAME)                                                                   \
+    is.name += (uint32_t)next_value(columns, NT_COLUMN_##NAME);
+  ADD_IF_MISSED(seq, SEQ)
+  ADD_IF_MISSED(stack, STACK)
+  ADD_IF_MISSED(launch, LAUNCH)
+  ADD_IF_MISSED(group, GROUP)
+#undef ADD_IF_MISSED
+  is.group = (uint16_t)is.group;
+  if (missed & NT_MISSED_COUNT)
+    is.count += unzigzag(next_value(columns, NT_COLUMN_COUNT));
+  if (missed & NT_MISSED_SEND)
+    is.send = next_buffer(columns, &kept->send, NT_COLUMN_SEND_AGAIN, NT_COLUMN_SEND);
+  nt_model_predict_recv(model, index, what, is.send, &expected);
+  is.recv = missed & NT_MISSED_RECV
+                ? next_buffer(columns, &kept->recv, NT_COLUMN_RECV_AGAIN, NT_COLUMN_RECV)
+                : expected.call.recv;
   *out = (struct nt_batch_call){
       .comm = what->comm,
       .stream = what->stream,
       .record = {.enter = (model->end + is.gap) << shift,
                  .duration = nt_duration_encode(is.duration << shift),
                  .seq = is.seq,
-                 .count = what->count,
+                 .count = what->varies ? is.count : what->count,
                  .send = is.send,
                  .recv = is.recv,
                  .peer = what->peer,
@@ -112,8 +170,8 @@ static bool decode_call(struct nt_codec *codec, const uint64_t *in, uint32_t str
                  .result = what->result,
                  .flags = what->flags},
   };
-  nt_model_learn(model, index, what, &is);
-  return true;
+  nt_model_learn(model, index, what, &is, &expected);
+  return !columns->failed;
 }
 
 int nt_codec_runs(const unsigned char *index, size_t index_length, uint32_t records,
@@ -148,39 +206,38 @@ int nt_codec_runs(const unsigned char *index, size_t index_length, uint32_t reco
   return 0;
 }
 
-static const char *decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint32_t calls,
-                                  struct nt_batch *out) {
+static int decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint32_t calls,
+                          struct nt_batch *out, const char **reason) {
   const uint32_t records = nt_take_u32(cursor);
   const uint32_t templates = nt_take_u32(cursor);
   const uint8_t shift = nt_take_u8(cursor);
   const uint8_t count = nt_take_u8(cursor);
   (void)nt_take_u16(cursor);
   const uint64_t base = nt_take_u64(cursor);
+  *reason = "the columns' head is wrong";
   if (cursor->failed || records != calls || templates > calls || shift > 63)
-    return "the columns' head is wrong";
+    return -NT_ERR_CORRUPT;
   struct columns columns;
-  const char *reason = find_columns(cursor, count, calls, templates, &columns);
-  if (reason)
-    return reason;
+  *reason = find_columns(cursor, count, calls, templates, &columns);
+  if (*reason)
+    return -NT_ERR_CORRUPT;
+  *reason = "out of memory";
+  if (nt_codec_room(codec, templates) || nt_model_reset(&codec->model, templates))
+    return -NT_ERR_MEMORY;
+  *reason = "a call refers to what is not there";
   codec->template_count = templates;
   for (uint32_t i = 0; i < templates; i++)
-    decode_template(&columns, templates, i, &codec->templates[i]);
-  if (calls)
-    memset(codec->values, 0, (size_t)calls * NT_COLUMN_RECORD_LIMIT * sizeof *codec->values);
-  for (unsigned column = 1; column < NT_COLUMN_RECORD_LIMIT; column++)
-    if (columns.planes[column])
-      for (uint32_t i = 0; i < calls; i++)
-        codec->values[(size_t)calls * column + i] = column_value(&columns, column, calls, i);
-  uint32_t at = 0;
+    decode_template(&columns, i, &codec->templates[i]);
+  uint32_t at = 0, seen = 0;
   for (uint32_t r = 0; r < out->run_count; r++) {
     if (r == 0 || out->runs[r].thread != out->runs[r - 1].thread)
       nt_model_thread(&codec->model, base);
     for (uint32_t i = 0; i < out->runs[r].count; i++, at++) {
-      if (at >= calls || !decode_call(codec, codec->values + at, calls, shift, &out->calls[at]))
-        return "a call names a template that is not there";
+      if (at >= calls || !decode_call(codec, &columns, shift, &seen, &out->calls[at]))
+        return -NT_ERR_CORRUPT;
     }
   }
-  return NULL;
+  return 0;
 }
 
 int nt_codec_decode(struct nt_codec *codec, const unsigned char *payload, size_t length,
@@ -197,16 +254,16 @@ int nt_codec_decode(struct nt_codec *codec, const unsigned char *payload, size_t
   *reason = "out of memory";
   out->call_count = records;
   out->calls = calloc(records ? records : 1, sizeof *out->calls);
-  if (!out->calls || nt_codec_room(codec, records) || nt_model_reset(&codec->model, records)) {
+  if (!out->calls) {
     nt_batch_free(out);
     return -NT_ERR_MEMORY;
   }
   struct nt_cursor cursor = {payload, length, false};
-  *reason = decode_columns(codec, &cursor, records, out);
+  rc = decode_columns(codec, &cursor, records, out, reason);
   codec->template_count = 0;
-  if (*reason) {
+  if (rc)
     nt_batch_free(out);
-    return -NT_ERR_CORRUPT;
-  }
-  return 0;
+  else
+    *reason = NULL;
+  return rc;
 }

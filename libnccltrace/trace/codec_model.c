@@ -2,6 +2,10 @@
 /*
  * The predictions behind the columns. Tables are indexed by a hash without collision handling: a collision
  * costs a few bits, and it is the same on both sides. All arithmetic wraps.
+ *
+ * A buffer is foretold twice: from what the template had the last two times, which finds layers and buckets that take
+ * turns, and from the call before, which finds what is handed on from call to call. The one that was right more often in
+ * its place is taken.
  */
 #include "trace/codec_model.h"
 
@@ -9,6 +13,8 @@
 #include <stdlib.h>
 
 #include "trace/error.h"
+
+#define SUREST 15
 
 static uint32_t slot_of(uint64_t a, uint64_t b) {
   uint64_t x = (a * UINT64_C(0x9e3779b97f4a7c15)) ^ (b + UINT64_C(0x7f4a7c159e3779b9));
@@ -19,26 +25,27 @@ static uint32_t slot_of(uint64_t a, uint64_t b) {
 }
 
 int nt_model_reset(struct nt_model *model, uint32_t templates) {
-  uint64_t *last = model->last;
-  if (!last || templates > model->templates) {
-    free(last);
-    last = malloc((templates ? templates : 1) * 3 * sizeof *last);
-  }
-  const uint32_t room = templates > model->templates ? templates : model->templates;
   memset(model, 0, offsetof(struct nt_model, turn));
-  model->turn++;
-  model->last = last;
-  model->templates = last ? room : 0;
-  if (!last)
-    return -NT_ERR_MEMORY;
-  memset(last, 0, (size_t)templates * 3 * sizeof *last);
+  if (++model->turn == 0) {
+    memset(model->gap, 0, offsetof(struct nt_model, kept) - offsetof(struct nt_model, gap));
+    model->turn = 1;
+  }
+  if (templates > model->room || !model->kept) {
+    free(model->kept);
+    model->room = 0;
+    model->kept = malloc((templates ? templates : 1) * sizeof *model->kept);
+    if (!model->kept)
+      return -NT_ERR_MEMORY;
+    model->room = templates;
+  }
+  memset(model->kept, 0, templates * sizeof *model->kept);
   return 0;
 }
 
 void nt_model_clear(struct nt_model *model) {
-  free(model->last);
-  model->last = NULL;
-  model->templates = 0;
+  free(model->kept);
+  model->kept = NULL;
+  model->room = 0;
 }
 
 void nt_model_thread(struct nt_model *model, uint64_t base) {
@@ -53,11 +60,8 @@ static uint32_t next_slot(const struct nt_model *model) {
 }
 
 uint32_t nt_model_next(const struct nt_model *model) {
-  return model->next[next_slot(model)] - 1;
-}
-
-static uint32_t pair_slot(const struct nt_model *model, uint32_t index) {
-  return slot_of(index, model->t1);
+  const uint32_t next = model->next[next_slot(model)];
+  return (next || !model->t1 ? next : model->kept[model->t1 - 1].next) - 1;
 }
 
 static uint32_t seq_slot(const struct nt_template *what) {
@@ -82,54 +86,101 @@ static void mean_learn(const struct nt_model *model, struct nt_mean *mean, uint6
   mean->turn = model->turn;
 }
 
-static uint64_t known_or(const struct nt_model *model, const struct nt_known *known,
-                         uint64_t otherwise) {
-  return known->turn == model->turn ? known->value : otherwise;
+static void guess_learn(const struct nt_model *model, struct nt_guess *guess, uint64_t value) {
+  if (guess->turn != model->turn)
+    *guess = (struct nt_guess){value, model->turn, 0};
+  else if (guess->value == value)
+    guess->sure += guess->sure < SUREST;
+  else {
+    guess->value = value;
+    guess->sure >>= 1;
+  }
+}
+
+static uint64_t trail_value(const struct nt_model *model, const struct nt_trail *trail,
+                            const struct nt_guess *own, const struct nt_guess *after) {
+  const bool knows_after = after->turn == model->turn;
+  if (own->turn == model->turn && (!knows_after || own->sure >= after->sure))
+    return own->value;
+  return knows_after ? after->value : trail->recent[0] + (trail->recent[0] - trail->before);
+}
+
+static void trail_learn(struct nt_trail *trail, uint64_t value) {
+  uint64_t moved = trail->recent[0];
+  trail->before = moved;
+  for (unsigned i = 1; moved != value && i < NT_MODEL_RECENT; i++) {
+    const uint64_t next = trail->recent[i];
+    trail->recent[i] = moved;
+    moved = next;
+  }
+  trail->recent[0] = value;
+}
+
+static uint32_t own_slot(uint32_t index, const struct nt_trail *trail) {
+  return slot_of(index + (trail->recent[0] << 20), trail->before);
 }
 
 void nt_model_predict(const struct nt_model *model, uint32_t index, const struct nt_template *what,
-                      struct nt_call_values *out) {
-  const uint32_t pair = pair_slot(model, index);
-  const uint64_t *last = model->last + (size_t)index * 3;
-  out->gap = mean_value(model, &model->gap[pair]);
-  out->duration = mean_value(model, &model->duration[pair]);
-  out->seq = model->seq[seq_slot(what)] + 1;
-  out->launch = model->launch[slot_of(what->stream, 0)] + 1;
-  out->group = what->in_group ? model->group + model->step[pair] : 0;
-  out->send = known_or(model, &model->send_after[slot_of(index, model->send)], last[0]);
-  out->stack =
-      (uint32_t)known_or(model, &model->stack_after[slot_of(index, model->stack)], last[2]);
-  out->recv = 0;
+                      struct nt_expected *out) {
+  const struct nt_kept *kept = &model->kept[index];
+  out->next = next_slot(model);
+  out->pair = slot_of(index, model->t1);
+  out->seq = seq_slot(what);
+  out->launch = slot_of(what->stream, 0);
+  out->send_own = own_slot(index, &kept->send);
+  out->send_after = slot_of(index, model->send);
+  out->stack_after = slot_of(index, model->stack);
+  const struct nt_guess *stack = &model->stack_after[out->stack_after];
+  out->call = (struct nt_call_values){
+      .gap = mean_value(model, &model->gap[out->pair]),
+      .duration = mean_value(model, &model->duration[out->pair]),
+      .count = kept->count,
+      .seq = model->seq[out->seq] + 1,
+      .launch = model->launch[out->launch] + 1,
+      .group = what->in_group ? model->group + model->step[out->pair] : 0,
+      .send = trail_value(model, &kept->send, &model->send_own[out->send_own],
+                          &model->send_after[out->send_after]),
+      .stack = stack->turn == model->turn ? (uint32_t)stack->value : kept->stack,
+  };
 }
 
-uint64_t nt_model_predict_recv(const struct nt_model *model, uint32_t index,
-                               const struct nt_template *what, uint64_t send) {
-  const uint64_t *last = model->last + (size_t)index * 3;
-  const struct nt_known *known = &model->recv_after[slot_of(index, model->recv)];
-  const bool together = what->flags & NT_CALL_IN_PLACE;
-  return known->turn == model->turn && !together ? known->value : last[1] + (send - last[0]);
+void nt_model_predict_recv(const struct nt_model *model, uint32_t index,
+                           const struct nt_template *what, uint64_t send, struct nt_expected *out) {
+  const struct nt_kept *kept = &model->kept[index];
+  out->recv_own = own_slot(index, &kept->recv);
+  out->recv_after = slot_of(index, model->recv);
+  if (what->flags & NT_CALL_IN_PLACE)
+    out->call.recv = kept->recv.recent[0] + (send - kept->send.recent[0]);
+  else
+    out->call.recv = trail_value(model, &kept->recv, &model->recv_own[out->recv_own],
+                                 &model->recv_after[out->recv_after]);
 }
 
 void nt_model_learn(struct nt_model *model, uint32_t index, const struct nt_template *what,
-                    const struct nt_call_values *is) {
-  const uint32_t pair = pair_slot(model, index);
-  uint64_t *last = model->last + (size_t)index * 3;
-  mean_learn(model, &model->gap[pair], is->gap);
-  mean_learn(model, &model->duration[pair], is->duration);
-  model->seq[seq_slot(what)] = is->seq;
-  model->launch[slot_of(what->stream, 0)] = is->launch;
+                    const struct nt_call_values *is, const struct nt_expected *expected) {
+  struct nt_kept *kept = &model->kept[index];
+  mean_learn(model, &model->gap[expected->pair], is->gap);
+  mean_learn(model, &model->duration[expected->pair], is->duration);
+  model->seq[expected->seq] = is->seq;
+  model->launch[expected->launch] = is->launch;
   if (what->in_group) {
-    model->step[pair] = is->group - model->group;
+    model->step[expected->pair] = is->group - model->group;
     model->group = is->group;
   }
-  model->send_after[slot_of(index, model->send)] = (struct nt_known){is->send, model->turn};
-  model->recv_after[slot_of(index, model->recv)] = (struct nt_known){is->recv, model->turn};
-  model->stack_after[slot_of(index, model->stack)] = (struct nt_known){is->stack, model->turn};
-  model->next[next_slot(model)] = index + 1;
-  last[0] = model->send = is->send;
-  last[1] = model->recv = is->recv;
-  model->stack = is->stack;
-  last[2] = is->stack;
+  guess_learn(model, &model->send_own[expected->send_own], is->send);
+  guess_learn(model, &model->send_after[expected->send_after], is->send);
+  guess_learn(model, &model->recv_own[expected->recv_own], is->recv);
+  guess_learn(model, &model->recv_after[expected->recv_after], is->recv);
+  guess_learn(model, &model->stack_after[expected->stack_after], is->stack);
+  trail_learn(&kept->send, is->send);
+  trail_learn(&kept->recv, is->recv);
+  kept->count = is->count;
+  kept->stack = model->stack = is->stack;
+  model->send = is->send;
+  model->recv = is->recv;
+  model->next[expected->next] = index + 1;
+  if (model->t1)
+    model->kept[model->t1 - 1].next = index + 1;
   model->t3 = model->t2;
   model->t2 = model->t1;
   model->t1 = index + 1;

@@ -116,7 +116,16 @@ static bool is_calls(const struct nt_frame *frame) {
 
 static int plan_frame(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
                       void *ctx) {
-  return is_calls(frame) ? plan_runs(ctx, frame, stored, frame->epoch, offset) : 0;
+  struct plan *plan = ctx;
+  if (is_calls(frame))
+    return plan_runs(plan, frame, stored, frame->epoch, offset);
+  if (frame->type == NT_FRAME_CALLS)
+    nt_warn(plan->trace,
+            "byte %" PRIu64 " of segment %" PRIu64
+            ": a form of calls that this program does not know (version %u), %" PRIu32
+            " calls skipped",
+            offset, frame->epoch, frame->version, frame->records);
+  return 0;
 }
 
 int nt_walk_spool(const struct nt_area_copy *area, nt_calls_fn *fn, void *ctx) {

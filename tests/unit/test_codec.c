@@ -166,6 +166,57 @@ static void a_unit_is_at_most_a_microsecond(void **state) {
   assert_int_equal(nt_codec_shift(NT_CLOCK_MONOTONIC, &first, &last), 9);
 }
 
+/* Bytes of the frame that the first `count` of `calls` make. */
+static size_t packed_size(uint32_t count) {
+  struct nt_codec *codec = nt_codec_new();
+  struct nt_packer *packer = nt_packer_new();
+  struct nt_buffer payload = {0}, index = {0}, out = {0};
+  struct nt_batch batch = {calls, runs, count, 1};
+  struct nt_frame frame = {.type = NT_FRAME_CALLS, .records = count};
+  runs[0] = (struct nt_run){1, 0, count, 1};
+  round_trip(codec, &batch, 0);
+  assert_int_equal(nt_codec_encode(codec, &batch, 0, &payload, &index), 0);
+  assert_int_equal(
+      nt_frame_write(packer, &frame, index.data, index.length, payload.data, payload.length, &out),
+      0);
+  const size_t size = out.length;
+  free(payload.data);
+  free(index.data);
+  free(out.data);
+  nt_codec_free(codec);
+  nt_packer_free(packer);
+  return size;
+}
+
+static struct nt_record *regular_call(uint32_t i, uint8_t fn) {
+  struct nt_record *record = &calls[i].record;
+  memset(&calls[i], 0, sizeof calls[i]);
+  *record = (struct nt_record){
+      .enter = 1000 + 100 * (uint64_t)i, .duration = 20, .fn = fn, .seq = i + 1, .peer = 1};
+  return record;
+}
+
+/* Tokens for experts: eight bits of each count are not known. */
+static void counts_that_do_not_come_again_cost_two_bytes(void **state) {
+  (void)state;
+  for (uint32_t i = 0; i < 4000; i++)
+    regular_call(i, NT_FN_Send)->count = (512 + any(8)) * 4096;
+  assert_true(packed_size(4000) < 2 * 4000);
+}
+
+/* Layers forwards and backwards, each with its buffers, a call with any of three buffers between them. */
+static void buffers_that_take_turns_cost_nothing(void **state) {
+  (void)state;
+  for (uint32_t i = 0; i < 4000; i++) {
+    const uint64_t step = i / 2 % 48, layer = step < 24 ? step : 47 - step;
+    struct nt_record *record = regular_call(i, i % 2 ? NT_FN_AllReduce : NT_FN_AllGather);
+    record->send = i % 2 ? 0x7f2000000000 + any(1) * 0x1000000 : 0x7f0000000000 + layer * 0x180000;
+    record->recv = i % 2 ? record->send : 0x7f1000000000 + (layer & 1) * 0x8000000;
+    record->flags = i % 2 ? NT_CALL_IN_PLACE : 0;
+  }
+  assert_true(packed_size(4000) < 4000 / 2);
+}
+
 /* Any damage is refused or gives calls, but never more of them and never a crash (sanitizers look). */
 static void damaged_columns_do_no_harm(void **state) {
   (void)state;
@@ -231,6 +282,8 @@ int main(void) {
       cmocka_unit_test(an_empty_batch_is_a_batch),
       cmocka_unit_test(the_order_of_calls_survives_rounding),
       cmocka_unit_test(a_unit_is_at_most_a_microsecond),
+      cmocka_unit_test(counts_that_do_not_come_again_cost_two_bytes),
+      cmocka_unit_test(buffers_that_take_turns_cost_nothing),
       cmocka_unit_test(damaged_columns_do_no_harm),
       cmocka_unit_test(frames_say_what_is_in_them),
   };

@@ -327,9 +327,11 @@ static void columns_are_as_documented(void **state) {
 #define F(name)                                                                                    \
   { #name, NT_COLUMN_##name, 0 }
   static const struct row want[] = {
-      F(TEMPLATE), F(GAP),      F(DURATION), F(SEQ),     F(SEND),       F(RECV),        F(STACK),
-      F(LAUNCH),   F(GROUP),    F(T_FN),     F(T_DTYPE), F(T_OP),       F(T_FLAGS),     F(T_RESULT),
-      F(T_COMM),   F(T_STREAM), F(T_PEER),   F(T_COUNT), F(T_IN_GROUP), F(T_SEQ_CLASS),
+      F(TEMPLATE), F(GAP),        F(DURATION),   F(SEQ),         F(SEND),
+      F(RECV),     F(STACK),      F(LAUNCH),     F(GROUP),       F(MISSED),
+      F(COUNT),    F(SEND_AGAIN), F(RECV_AGAIN), F(T_FN),        F(T_DTYPE),
+      F(T_OP),     F(T_FLAGS),    F(T_RESULT),   F(T_COMM),      F(T_STREAM),
+      F(T_PEER),   F(T_COUNT),    F(T_IN_GROUP), F(T_SEQ_CLASS), F(T_VARIES),
   };
 #undef F
   compare("CALLS", false, want, sizeof want / sizeof *want);

@@ -12,9 +12,12 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "emulated.h"
 #include "nccl/nccl_api.h"
+#include "trace/bytes.h"
 #include "trace/format.h"
 #include "trace/trace_file.h"
 #include "trace_fixture.h"
@@ -254,6 +257,39 @@ static void a_flipped_byte_costs_one_frame_at_most(void **state) {
   free(bytes);
 }
 
+/* The version of the first frame with calls becomes another one. */
+static void change_version(unsigned char *bytes, uint64_t length) {
+  for (uint64_t at = NT_SUPER_SIZE; at + NT_FRAME_HEADER <= length; at += NT_FRAME_ALIGN) {
+    if (nt_get_u32(bytes + at) != NT_FRAME_MAGIC ||
+        nt_get_u16(bytes + at + NT_FRAME_TYPE) != NT_FRAME_CALLS)
+      continue;
+    bytes[at + NT_FRAME_VERSION] = 1;
+    nt_put_u64(bytes + at + NT_FRAME_HEADER_CHECKSUM,
+               XXH64(bytes + at, NT_FRAME_HEADER_CHECKSUM, 0));
+    return;
+  }
+  fail_msg("no frame with calls");
+}
+
+static void calls_of_another_version_are_left_out_and_told_of(void **state) {
+  struct fixture *f = *state;
+  char path[200];
+  uint64_t length;
+  unsigned char *bytes = make_file(f, 300, path, sizeof path, &length);
+  struct nt_trace *trace;
+  struct nt_error err;
+  const struct nt_call *calls;
+  change_version(bytes, length);
+  fixture_store(path, bytes, length);
+  free(bytes);
+  assert_int_equal(open_copy(path, &trace, &err), 0);
+  assert_int_equal(nt_trace_calls(trace, &calls, &err), 201);
+  assert_int_equal(calls[0].seq, 101);
+  assert_int_equal(nt_trace_warning_count(trace), 1);
+  assert_non_null(strstr(nt_trace_warning_at(trace, 0), "(version 1), 100 calls skipped"));
+  nt_trace_close(trace);
+}
+
 static void either_state_slot_may_be_torn(void **state) {
   struct fixture *f = *state;
   char path[200];
@@ -454,6 +490,7 @@ int main(void) {
       TEST(a_stopped_process_is_seen_to_be),
       TEST(a_file_cut_off_anywhere_gives_what_is_before),
       TEST(a_flipped_byte_costs_one_frame_at_most),
+      TEST(calls_of_another_version_are_left_out_and_told_of),
       TEST(either_state_slot_may_be_torn),
       TEST(either_evidence_copy_may_be_torn),
       TEST(a_failed_group_voids_its_members),
