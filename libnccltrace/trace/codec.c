@@ -129,15 +129,15 @@ static uint64_t template_value(const struct nt_template *what, unsigned column) 
 }
 
 /* A buffer that was not foretold. */
-static void put_buffer(struct nt_codec *codec, const struct nt_trail *trail, uint64_t value,
+static void put_buffer(struct nt_codec *codec, struct nt_recent recent, uint64_t value,
                        enum nt_column again, enum nt_column column) {
-  for (unsigned i = 0; i < NT_MODEL_RECENT; i++)
-    if (trail->recent[i] == value) {
+  for (unsigned i = 0; i < recent.count; i++)
+    if (recent.value[i] == value) {
       put(codec, again, i + 1);
       return;
     }
   put(codec, again, 0);
-  put(codec, column, zigzag(value - trail->recent[0]));
+  put(codec, column, zigzag(value - recent.last));
 }
 
 static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call, unsigned shift,
@@ -145,7 +145,6 @@ static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call
   const struct nt_record *record = &call->record;
   struct nt_model *model = &codec->model;
   const struct nt_template *what = &codec->templates[index];
-  const struct nt_kept *kept = &model->kept[index];
   const uint64_t enter = record->enter >> shift;
   const uint64_t end = (record->enter + nt_duration_decode(record->duration)) >> shift;
   const struct nt_call_values is = {
@@ -184,11 +183,13 @@ static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call
 #undef PUT_IF_MISSED
   if (is.send != would->send) {
     missed |= NT_MISSED_SEND;
-    put_buffer(codec, &kept->send, is.send, NT_COLUMN_SEND_AGAIN, NT_COLUMN_SEND);
+    put_buffer(codec, nt_model_recent_send(model, index), is.send, NT_COLUMN_SEND_AGAIN,
+               NT_COLUMN_SEND);
   }
   if (is.recv != would->recv) {
     missed |= NT_MISSED_RECV;
-    put_buffer(codec, &kept->recv, is.recv, NT_COLUMN_RECV_AGAIN, NT_COLUMN_RECV);
+    put_buffer(codec, nt_model_recent_recv(model, index, what), is.recv, NT_COLUMN_RECV_AGAIN,
+               NT_COLUMN_RECV);
   }
   put(codec, NT_COLUMN_MISSED, missed);
   nt_model_learn(model, index, what, &is, &expected);

@@ -97,13 +97,13 @@ static void decode_template(const struct columns *columns, uint32_t i, struct nt
 #undef V
 }
 
-static uint64_t next_buffer(struct columns *columns, const struct nt_trail *trail,
-                            enum nt_column again, enum nt_column column) {
+static uint64_t next_buffer(struct columns *columns, struct nt_recent recent, enum nt_column again,
+                            enum nt_column column) {
   const uint64_t which = next_value(columns, again);
   if (!which)
-    return trail->recent[0] + unzigzag(next_value(columns, column));
-  if (which <= NT_MODEL_RECENT)
-    return trail->recent[which - 1];
+    return recent.last + unzigzag(next_value(columns, column));
+  if (which <= recent.count)
+    return recent.value[which - 1];
   columns->failed = true;
   return 0;
 }
@@ -128,7 +128,6 @@ static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigne
   if (index == UINT32_MAX)
     return false;
   const struct nt_template *what = &codec->templates[index];
-  const struct nt_kept *kept = &model->kept[index];
   struct nt_expected expected;
   nt_model_predict(model, index, what, &expected);
   struct nt_call_values is = expected.call;
@@ -146,11 +145,12 @@ static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigne
   if (missed & NT_MISSED_COUNT)
     is.count += unzigzag(next_value(columns, NT_COLUMN_COUNT));
   if (missed & NT_MISSED_SEND)
-    is.send = next_buffer(columns, &kept->send, NT_COLUMN_SEND_AGAIN, NT_COLUMN_SEND);
+    is.send = next_buffer(columns, nt_model_recent_send(model, index), NT_COLUMN_SEND_AGAIN,
+                          NT_COLUMN_SEND);
   nt_model_predict_recv(model, index, what, is.send, &expected);
-  is.recv = missed & NT_MISSED_RECV
-                ? next_buffer(columns, &kept->recv, NT_COLUMN_RECV_AGAIN, NT_COLUMN_RECV)
-                : expected.call.recv;
+  is.recv = missed & NT_MISSED_RECV ? next_buffer(columns, nt_model_recent_recv(model, index, what),
+                                                  NT_COLUMN_RECV_AGAIN, NT_COLUMN_RECV)
+                                    : expected.call.recv;
   *out = (struct nt_batch_call){
       .comm = what->comm,
       .stream = what->stream,

@@ -105,15 +105,32 @@ static uint64_t trail_value(const struct nt_model *model, const struct nt_trail 
   return knows_after ? after->value : trail->recent[0] + (trail->recent[0] - trail->before);
 }
 
-static void trail_learn(struct nt_trail *trail, uint64_t value) {
-  uint64_t moved = trail->recent[0];
-  trail->before = moved;
-  for (unsigned i = 1; moved != value && i < NT_MODEL_RECENT; i++) {
-    const uint64_t next = trail->recent[i];
-    trail->recent[i] = moved;
+static void move_to_front(uint64_t *recent, unsigned count, uint64_t value) {
+  uint64_t moved = recent[0];
+  for (unsigned i = 1; moved != value && i < count; i++) {
+    const uint64_t next = recent[i];
+    recent[i] = moved;
     moved = next;
   }
-  trail->recent[0] = value;
+  recent[0] = value;
+}
+
+static void trail_learn(struct nt_trail *trail, uint64_t value) {
+  trail->before = trail->recent[0];
+  move_to_front(trail->recent, NT_MODEL_RECENT, value);
+}
+
+struct nt_recent nt_model_recent_send(const struct nt_model *model, uint32_t index) {
+  const uint64_t *own = model->kept[index].send.recent;
+  return (struct nt_recent){own, NT_MODEL_RECENT, own[0]};
+}
+
+struct nt_recent nt_model_recent_recv(const struct nt_model *model, uint32_t index,
+                                      const struct nt_template *what) {
+  const uint64_t *own = model->kept[index].recv.recent;
+  if (!what->comm)
+    return (struct nt_recent){model->handles, NT_MODEL_HANDLES, own[0]};
+  return (struct nt_recent){own, NT_MODEL_RECENT, own[0]};
 }
 
 static uint32_t own_slot(uint32_t index, const struct nt_trail *trail) {
@@ -174,6 +191,8 @@ void nt_model_learn(struct nt_model *model, uint32_t index, const struct nt_temp
   guess_learn(model, &model->stack_after[expected->stack_after], is->stack);
   trail_learn(&kept->send, is->send);
   trail_learn(&kept->recv, is->recv);
+  if (!what->comm)
+    move_to_front(model->handles, NT_MODEL_HANDLES, is->recv);
   kept->count = is->count;
   kept->stack = model->stack = is->stack;
   model->send = is->send;

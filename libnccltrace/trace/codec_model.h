@@ -38,7 +38,7 @@ enum nt_column {
   NT_COLUMN_LAUNCH = 8,
   NT_COLUMN_GROUP = 9,
   NT_COLUMN_COUNT = 11,
-  NT_COLUMN_SEND_AGAIN = 12, /* which of the template's recent values it is, from 1; 0: none */
+  NT_COLUMN_SEND_AGAIN = 12, /* which of the recent values it is, from 1; 0: none */
   NT_COLUMN_RECV_AGAIN = 13,
   /* An entry for each call. */
   NT_COLUMN_GAP = 2, /* from the end of the thread's call before, in units */
@@ -76,6 +76,7 @@ enum nt_missed {
 #define NT_MODEL_BITS 12
 #define NT_MODEL_SLOTS (1u << NT_MODEL_BITS)
 #define NT_MODEL_RECENT 8
+#define NT_MODEL_HANDLES 128
 
 /* A running mean in sixteenths. `turn` of another turn than the model's: nothing seen yet. */
 struct nt_mean {
@@ -92,6 +93,13 @@ struct nt_guess {
 /* Buffers that a template had: the one before the last, and the latest different ones, newest first. */
 struct nt_trail {
   uint64_t before, recent[NT_MODEL_RECENT];
+};
+
+/* Values of which the next is often one, newest first. */
+struct nt_recent {
+  const uint64_t *value;
+  unsigned count;
+  uint64_t last; /* what any other is told by its difference from */
 };
 
 /* Of one template. */
@@ -111,6 +119,8 @@ struct nt_model {
   uint32_t seq[NT_MODEL_SLOTS];    /* by (communicator, class, peer or function) */
   uint32_t launch[NT_MODEL_SLOTS]; /* by stream */
   uint32_t step[NT_MODEL_SLOTS];   /* by (template, t1): how the group number moves */
+  uint64_t
+      handles[NT_MODEL_HANDLES]; /* the latest different recvs of calls without a communicator */
   /* What is above is zeroed for a new turn, what is below is forgotten by its number: it is large. */
   uint32_t turn;
   struct nt_mean gap[NT_MODEL_SLOTS];         /* by (template, t1) */
@@ -155,6 +165,11 @@ void nt_model_predict(const struct nt_model *model, uint32_t index, const struct
 /* recv, once send is known. */
 void nt_model_predict_recv(const struct nt_model *model, uint32_t index,
                            const struct nt_template *what, uint64_t send, struct nt_expected *out);
+
+/* Which send or recv it may be if it is not the expected one. Events go round among calls of all kinds, buffers do not. */
+struct nt_recent nt_model_recent_send(const struct nt_model *model, uint32_t index);
+struct nt_recent nt_model_recent_recv(const struct nt_model *model, uint32_t index,
+                                      const struct nt_template *what);
 
 /* Takes in what the call really was. */
 void nt_model_learn(struct nt_model *model, uint32_t index, const struct nt_template *what,

@@ -217,6 +217,19 @@ static void buffers_that_take_turns_cost_nothing(void **state) {
   assert_true(packed_size(4000) < 4000 / 2);
 }
 
+/* A pool of events, of which each is recorded, waited for and given back by calls at four places, in no order. */
+static void events_that_go_round_cost_a_byte(void **state) {
+  (void)state;
+  for (uint32_t i = 0; i < 4000; i += 2) {
+    const uint64_t event = 0x7fd813000000 + any(6) * 0x2b70;
+    for (uint32_t k = 0; k < 2; k++) {
+      regular_call(i + k, k ? NT_FN_cudaStreamWaitEvent : NT_FN_cudaEventRecord)->recv = event;
+      calls[i + k].stream = 1 + (uint32_t)any(1);
+    }
+  }
+  assert_true(packed_size(4000) < 4000 * 5 / 4);
+}
+
 /* Any damage is refused or gives calls, but never more of them and never a crash (sanitizers look). */
 static void damaged_columns_do_no_harm(void **state) {
   (void)state;
@@ -284,6 +297,7 @@ int main(void) {
       cmocka_unit_test(a_unit_is_at_most_a_microsecond),
       cmocka_unit_test(counts_that_do_not_come_again_cost_two_bytes),
       cmocka_unit_test(buffers_that_take_turns_cost_nothing),
+      cmocka_unit_test(events_that_go_round_cost_a_byte),
       cmocka_unit_test(damaged_columns_do_no_harm),
       cmocka_unit_test(frames_say_what_is_in_them),
   };
