@@ -15,8 +15,9 @@
 #include "nccl/nccl_api.h"
 
 #define WAITED_STREAMS 32
-#define STALE_NS INT64_C(1000000000)
-#define LOOK_NS INT64_C(50000000) /* more than the time between two looks at the device */
+#define STALE_NS INT64_C(1000000000) /* of a look at the device: says nothing of now any more */
+#define HUNG_NS INT64_C(1000000000)  /* a call unfinished for so long was let go by the abort */
+#define LOOK_NS INT64_C(50000000)    /* more than the time between two looks at the device */
 
 static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t launch) {
   if (!stream->polled_ns || !launch)
@@ -237,7 +238,7 @@ static void hold_released(struct nt_model_rank *rank, int64_t abort_ns) {
     const struct nt_model_seen *seen = &rank->seen[i];
     struct nt_model_call *call = &rank->calls[seen->call];
     const bool waited = seen->waited_us && after_ns(call, seen->waited_us) <= abort_ns;
-    if (call->enter_ns + STALE_NS > abort_ns || waited)
+    if (call->enter_ns + HUNG_NS > abort_ns || waited)
       continue;
     if (call->progress == NT_PROGRESS_FINISHED &&
         is_released(call, seen->unfinished_us, seen->finished_us, abort_ns))
