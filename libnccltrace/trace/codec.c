@@ -70,33 +70,6 @@ static void put(struct nt_codec *codec, enum nt_column column, uint64_t value) {
   codec->values[(size_t)codec->value_room * column + codec->entries[column]++] = value;
 }
 
-static uint64_t zigzag(uint64_t difference) {
-  return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
-}
-
-static void add_column(struct nt_buffer *heads, struct nt_buffer *data, uint8_t column,
-                       const uint64_t *values, uint32_t entries, uint8_t *columns) {
-  uint64_t all = 0;
-  for (uint32_t i = 0; i < entries; i++)
-    all |= values[i];
-  unsigned planes = 0;
-  while (planes < 8 && all >> (8 * planes))
-    planes++;
-  if (!planes)
-    return;
-  nt_add_u8(heads, column);
-  nt_add_u8(heads, (uint8_t)planes);
-  nt_add_u16(heads, 0);
-  nt_add_u32(heads, entries);
-  unsigned char *at = nt_buffer_add(data, (size_t)planes * entries);
-  if (!at)
-    return;
-  for (unsigned plane = 0; plane < planes; plane++)
-    for (uint32_t i = 0; i < entries; i++)
-      *at++ = (unsigned char)(values[i] >> (8 * plane));
-  (*columns)++;
-}
-
 static uint64_t template_value(const struct nt_template *what, unsigned column) {
   switch (column) {
   case NT_COLUMN_T_FN:
@@ -114,7 +87,7 @@ static uint64_t template_value(const struct nt_template *what, unsigned column) 
   case NT_COLUMN_T_STREAM:
     return what->stream;
   case NT_COLUMN_T_PEER:
-    return zigzag((uint64_t)(int64_t)what->peer);
+    return nt_zigzag((uint64_t)(int64_t)what->peer);
   case NT_COLUMN_T_COUNT:
     return what->count;
   case NT_COLUMN_T_IN_GROUP:
@@ -137,7 +110,7 @@ static void put_buffer(struct nt_codec *codec, struct nt_recent recent, uint64_t
       return;
     }
   put(codec, again, 0);
-  put(codec, column, zigzag(value - recent.last));
+  put(codec, column, nt_zigzag(value - recent.last));
 }
 
 static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call, unsigned shift,
@@ -168,8 +141,8 @@ static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call
     put(codec, NT_COLUMN_TEMPLATE, index == *seen ? 0 : index + 1);
   }
   *seen += index == *seen;
-  put(codec, NT_COLUMN_GAP, zigzag(is.gap - would->gap));
-  put(codec, NT_COLUMN_DURATION, zigzag(is.duration - would->duration));
+  put(codec, NT_COLUMN_GAP, nt_zigzag(is.gap - would->gap));
+  put(codec, NT_COLUMN_DURATION, nt_zigzag(is.duration - would->duration));
 #define PUT_IF_MISSED(NAME, differs, value)                                                        \
   if (differs) {                                                                                   \
     missed |= NT_MISSED_##NAME;                                                                    \
@@ -179,7 +152,7 @@ static void encode_call(struct nt_codec *codec, const struct nt_batch_call *call
   PUT_IF_MISSED(STACK, is.stack != would->stack, (uint32_t)(is.stack - would->stack))
   PUT_IF_MISSED(LAUNCH, is.launch != would->launch, (uint32_t)(is.launch - would->launch))
   PUT_IF_MISSED(GROUP, is.group != (uint16_t)would->group, (uint16_t)(is.group - would->group))
-  PUT_IF_MISSED(COUNT, is.count != would->count, zigzag(is.count - would->count))
+  PUT_IF_MISSED(COUNT, is.count != would->count, nt_zigzag(is.count - would->count))
 #undef PUT_IF_MISSED
   if (is.send != would->send) {
     missed |= NT_MISSED_SEND;
@@ -241,36 +214,26 @@ static int add_index(const struct nt_batch *batch, struct nt_buffer *index) {
 
 static int write_columns(struct nt_codec *codec, uint32_t calls, unsigned shift, uint64_t base,
                          struct nt_buffer *payload) {
-  struct nt_buffer heads = {0}, data = {0};
-  uint8_t columns = 0;
-  int rc = -NT_ERR_MEMORY;
-  uint64_t *scratch = malloc((codec->template_count ? codec->template_count : 1) * sizeof *scratch);
+  struct nt_columns_out columns = {0};
+  uint64_t *scratch = malloc((codec->template_count + (size_t)1) * sizeof *scratch);
   if (!scratch)
-    return rc;
+    return -NT_ERR_MEMORY;
   for (unsigned column = NT_COLUMN_T_FN; column < NT_COLUMN_T_LIMIT; column++) {
     for (uint32_t i = 0; i < codec->template_count; i++)
       scratch[i] = template_value(&codec->templates[i], column);
-    add_column(&heads, &data, (uint8_t)column, scratch, codec->template_count, &columns);
+    nt_columns_add(&columns, column, scratch, codec->template_count);
   }
+  free(scratch);
   for (unsigned column = 1; column < NT_COLUMN_RECORD_LIMIT; column++)
-    add_column(&heads, &data, (uint8_t)column, codec->values + (size_t)codec->value_room * column,
-               codec->entries[column], &columns);
+    nt_columns_add(&columns, column, codec->values + (size_t)codec->value_room * column,
+                   codec->entries[column]);
   nt_add_u32(payload, calls);
   nt_add_u32(payload, codec->template_count);
   nt_add_u8(payload, (uint8_t)shift);
-  nt_add_u8(payload, columns);
+  nt_add_u8(payload, columns.count);
   nt_add_u16(payload, 0);
   nt_add_u64(payload, base);
-  if (heads.length)
-    nt_add_bytes(payload, heads.data, heads.length);
-  if (data.length)
-    nt_add_bytes(payload, data.data, data.length);
-  if (!heads.failed && !data.failed && !payload->failed)
-    rc = 0;
-  free(heads.data);
-  free(data.data);
-  free(scratch);
-  return rc;
+  return nt_columns_finish(&columns, payload);
 }
 
 int nt_codec_encode(struct nt_codec *codec, const struct nt_batch *batch, unsigned shift,

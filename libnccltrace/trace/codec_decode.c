@@ -7,84 +7,36 @@
 
 #include "trace/codec_parts.h"
 
-static uint64_t unzigzag(uint64_t value) {
-  return value >> 1 ^ (0 - (value & 1));
-}
-
-struct columns {
-  const unsigned char *data[NT_COLUMN_T_LIMIT];
-  uint8_t planes[NT_COLUMN_T_LIMIT];
-  uint32_t entries[NT_COLUMN_T_LIMIT];
-  uint32_t taken[NT_COLUMN_T_LIMIT]; /* entries that have been read */
-  bool failed;                       /* an entry was asked for that is not there */
-};
-
 /* Columns with an entry for each call; the others have one where it is needed. */
 static bool is_of_all(unsigned column) {
   return column == NT_COLUMN_GAP || column == NT_COLUMN_DURATION || column == NT_COLUMN_MISSED;
 }
 
-static const char *find_columns(struct nt_cursor *cursor, uint8_t count, uint32_t calls,
-                                uint32_t templates, struct columns *out) {
-  memset(out, 0, sizeof *out);
-  const unsigned char *heads = nt_take(cursor, (size_t)count * COLUMN_HEAD);
-  if (!heads)
-    return "column heads are cut off";
-  for (uint8_t i = 0; i < count; i++) {
-    const unsigned char *head = heads + (size_t)i * COLUMN_HEAD;
-    const uint32_t entries = nt_get_u32(head + 4);
-    const unsigned char *data = nt_take(cursor, (size_t)head[1] * entries);
-    if (!data)
-      return "a column is cut off";
-    const unsigned column = head[0];
-    const bool of_records = column < NT_COLUMN_RECORD_LIMIT && column > 0;
-    const bool of_templates = column >= NT_COLUMN_T_FN && column < NT_COLUMN_T_LIMIT;
-    if (!of_records && !of_templates)
+static bool entries_are_right(const struct nt_columns *columns, uint32_t calls,
+                              uint32_t templates) {
+  for (unsigned column = 1; column < NT_COLUMNS_LIMIT; column++) {
+    const uint32_t entries = columns->entries[column];
+    if (!columns->data[column])
       continue;
-    const bool fits = of_templates        ? entries == templates
-                      : is_of_all(column) ? entries == calls
-                                          : entries <= calls;
-    if (head[1] > 8 || !fits || out->data[column])
-      return "a column has a wrong size";
-    out->data[column] = data;
-    out->planes[column] = head[1];
-    out->entries[column] = entries;
+    if (column < NT_COLUMN_RECORD_LIMIT && (is_of_all(column) ? entries != calls : entries > calls))
+      return false;
+    if (column >= NT_COLUMN_T_FN && column < NT_COLUMN_T_LIMIT && entries != templates)
+      return false;
   }
-  return NULL;
+  return true;
 }
 
-static uint64_t column_value(const struct columns *columns, unsigned column, uint32_t i) {
-  uint64_t value = 0;
-  const unsigned char *at = columns->data[column] + i;
-  for (unsigned plane = 0; plane < columns->planes[column]; plane++) {
-    value |= (uint64_t)*at << (8 * plane);
-    at += columns->entries[column];
-  }
-  return value;
-}
-
-/* The column's next entry. */
-static uint64_t next_value(struct columns *columns, unsigned column) {
-  if (!columns->planes[column])
-    return 0;
-  const uint32_t i = columns->taken[column]++;
-  if (i < columns->entries[column])
-    return column_value(columns, column, i);
-  columns->failed = true;
-  return 0;
-}
-
-static void decode_template(const struct columns *columns, uint32_t i, struct nt_template *out) {
+static void decode_template(const struct nt_columns *columns, uint32_t i, struct nt_template *out) {
   uint64_t v[NT_COLUMN_T_LIMIT - NT_COLUMN_T_FN] = {0};
   for (unsigned column = NT_COLUMN_T_FN; column < NT_COLUMN_T_LIMIT; column++)
     if (columns->planes[column])
-      v[column - NT_COLUMN_T_FN] = column_value(columns, column, i);
+      v[column - NT_COLUMN_T_FN] = nt_columns_at(columns, column, i);
 #define V(name) v[NT_COLUMN_T_##name - NT_COLUMN_T_FN]
   *out = (struct nt_template){
       .count = V(COUNT),
       .comm = (uint32_t)V(COMM),
       .stream = (uint32_t)V(STREAM),
-      .peer = (int32_t)(int64_t)unzigzag(V(PEER)),
+      .peer = (int32_t)(int64_t)nt_unzigzag(V(PEER)),
       .flags = (uint16_t)V(FLAGS),
       .fn = (uint8_t)V(FN),
       .dtype = (uint8_t)V(DTYPE),
@@ -97,11 +49,11 @@ static void decode_template(const struct columns *columns, uint32_t i, struct nt
 #undef V
 }
 
-static uint64_t next_buffer(struct columns *columns, struct nt_recent recent, enum nt_column again,
-                            enum nt_column column) {
-  const uint64_t which = next_value(columns, again);
+static uint64_t next_buffer(struct nt_columns *columns, struct nt_recent recent,
+                            enum nt_column again, enum nt_column column) {
+  const uint64_t which = nt_columns_next(columns, again);
   if (!which)
-    return recent.last + unzigzag(next_value(columns, column));
+    return recent.last + nt_unzigzag(nt_columns_next(columns, column));
   if (which <= recent.count)
     return recent.value[which - 1];
   columns->failed = true;
@@ -109,21 +61,21 @@ static uint64_t next_buffer(struct columns *columns, struct nt_recent recent, en
 }
 
 /* Which template the next call has; `seen` counts those that had a call. UINT32_MAX: one that is not there. */
-static uint32_t next_template(const struct nt_codec *codec, struct columns *columns,
+static uint32_t next_template(const struct nt_codec *codec, struct nt_columns *columns,
                               unsigned missed, uint32_t *seen) {
   uint32_t index = nt_model_next(&codec->model);
   if (missed & NT_MISSED_TEMPLATE) {
-    const uint64_t value = next_value(columns, NT_COLUMN_TEMPLATE);
+    const uint64_t value = nt_columns_next(columns, NT_COLUMN_TEMPLATE);
     index = value && value <= UINT32_MAX ? (uint32_t)value - 1 : *seen;
   }
   *seen += index == *seen;
   return index < codec->template_count ? index : UINT32_MAX;
 }
 
-static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigned shift,
+static bool decode_call(struct nt_codec *codec, struct nt_columns *columns, unsigned shift,
                         uint32_t *seen, struct nt_batch_call *out) {
   struct nt_model *model = &codec->model;
-  const unsigned missed = (unsigned)next_value(columns, NT_COLUMN_MISSED);
+  const unsigned missed = (unsigned)nt_columns_next(columns, NT_COLUMN_MISSED);
   const uint32_t index = next_template(codec, columns, missed, seen);
   if (index == UINT32_MAX)
     return false;
@@ -131,11 +83,11 @@ static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigne
   struct nt_expected expected;
   nt_model_predict(model, index, what, &expected);
   struct nt_call_values is = expected.call;
-  is.gap += unzigzag(next_value(columns, NT_COLUMN_GAP));
-  is.duration += unzigzag(next_value(columns, NT_COLUMN_DURATION));
+  is.gap += nt_unzigzag(nt_columns_next(columns, NT_COLUMN_GAP));
+  is.duration += nt_unzigzag(nt_columns_next(columns, NT_COLUMN_DURATION));
 #define ADD_IF_MISSED(name, NAME)                                                                  \
   if (missed & NT_MISSED_##NAME)                                                                   \
-    is.name += (uint32_t)next_value(columns, NT_COLUMN_##NAME);
+    is.name += (uint32_t)nt_columns_next(columns, NT_COLUMN_##NAME);
   ADD_IF_MISSED(seq, SEQ)
   ADD_IF_MISSED(stack, STACK)
   ADD_IF_MISSED(launch, LAUNCH)
@@ -143,7 +95,7 @@ static bool decode_call(struct nt_codec *codec, struct columns *columns, unsigne
 #undef ADD_IF_MISSED
   is.group = (uint16_t)is.group;
   if (missed & NT_MISSED_COUNT)
-    is.count += unzigzag(next_value(columns, NT_COLUMN_COUNT));
+    is.count += nt_unzigzag(nt_columns_next(columns, NT_COLUMN_COUNT));
   if (missed & NT_MISSED_SEND)
     is.send = next_buffer(columns, nt_model_recent_send(model, index), NT_COLUMN_SEND_AGAIN,
                           NT_COLUMN_SEND);
@@ -217,8 +169,10 @@ static int decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint
   *reason = "the columns' head is wrong";
   if (cursor->failed || records != calls || templates > calls || shift > 63)
     return -NT_ERR_CORRUPT;
-  struct columns columns;
-  *reason = find_columns(cursor, count, calls, templates, &columns);
+  struct nt_columns columns;
+  *reason = nt_columns_find(cursor, count, &columns);
+  if (!*reason && !entries_are_right(&columns, calls, templates))
+    *reason = "a column has a wrong size";
   if (*reason)
     return -NT_ERR_CORRUPT;
   *reason = "out of memory";

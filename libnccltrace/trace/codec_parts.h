@@ -5,10 +5,9 @@
 
 #include "trace/codec.h"
 #include "trace/codec_model.h"
+#include "trace/columns.h"
 #include "trace/error.h"
 #include "trace/format.h"
-
-#define COLUMN_HEAD 8 /* u8 column, u8 planes, u16 0, u32 entries */
 
 struct nt_codec {
   struct nt_model model;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "trace/digest_parts.h"
+#include "trace/mark_codec.h"
 
 enum { SHIFT = 9, GROUP_MAX = 1024, LATEST_THREADS = 64 };
 
@@ -213,26 +214,34 @@ static uint32_t first_launch(const struct nt_digest *digest, uint32_t stream) {
 
 static int write_marks(const struct nt_digest *digest, struct nt_buffer *out) {
   const struct nt_trace *trace = digest->trace;
-  struct nt_buffer payload = {0};
+  struct nt_buffer marks = {0}, payload = {0};
   uint32_t stream = 0, first = 0;
   for (size_t i = 0; i < trace->mark_count; i++) {
     const struct nt_trace_mark *mark = &trace->marks[i];
     if (!i || mark->stream != stream)
       first = first_launch(digest, stream = mark->stream);
-    unsigned char *at = first && mark->last >= first ? nt_buffer_add(&payload, NT_MARK_SIZE) : NULL;
-    if (!at)
+    if (!first || mark->last < first)
       continue;
-    nt_put_u32(at + NT_MARK_STREAM, mark->stream);
-    nt_put_u32(at + NT_MARK_KIND, mark->kind);
-    nt_put_u32(at + NT_MARK_FIRST, mark->first);
-    nt_put_u32(at + NT_MARK_LAST, mark->last);
-    nt_put_u64(at + NT_MARK_NOT_BEFORE, (uint64_t)mark->not_before_ns);
-    nt_put_u64(at + NT_MARK_BY, mark->kind == NT_GPU_DURATION ? 0 : (uint64_t)mark->by_ns);
+    const struct nt_gpu_mark out_mark = {
+        .stream = mark->stream,
+        .kind = (uint16_t)mark->kind,
+        .first = mark->first,
+        .last = mark->last,
+        .not_before = (uint64_t)mark->not_before_ns,
+        .by = mark->kind == NT_GPU_DURATION ? 0 : (uint64_t)mark->by_ns};
+    nt_add_bytes(&marks, &out_mark, sizeof out_mark);
   }
-  int rc = payload.failed ? -NT_ERR_MEMORY : 0;
-  if (!rc && payload.length)
-    rc = nt_digest_frame(digest, NT_FRAME_GPU, (uint32_t)(payload.length / NT_MARK_SIZE), &payload,
-                         out);
+  const struct nt_gpu_mark *all = (const struct nt_gpu_mark *)(const void *)marks.data;
+  struct nt_frame frame = {.type = NT_FRAME_GPU,
+                           .version = NT_MARKS_VERSION,
+                           .epoch = 1,
+                           .records = (uint32_t)(marks.length / sizeof *all)};
+  int rc = marks.failed ? -NT_ERR_MEMORY : 0;
+  if (!rc && marks.length)
+    rc = nt_marks_encode(all, frame.records, SHIFT, &payload);
+  if (!rc && marks.length)
+    rc = nt_frame_write(digest->packer, &frame, NULL, 0, payload.data, payload.length, out);
+  free(marks.data);
   free(payload.data);
   return rc;
 }

@@ -121,9 +121,7 @@ int nt_drain_make_room(struct nt_drain *drain, uint64_t length) {
   return rc ? rc : 1;
 }
 
-int nt_drain_frame(struct nt_drain *drain, uint16_t type, uint32_t records,
-                   const struct nt_buffer *payload) {
-  struct nt_frame frame = {.type = type, .records = records};
+int nt_drain_frame(struct nt_drain *drain, struct nt_frame frame, const struct nt_buffer *payload) {
   struct nt_buffer bytes = {0};
   int rc = payload->failed ? -NT_ERR_MEMORY : 0;
   do {
@@ -143,7 +141,7 @@ int nt_drain_frame(struct nt_drain *drain, uint16_t type, uint32_t records,
 int nt_drain_dump(struct nt_drain *drain, const struct nt_buffer *section) {
   drain->now = nt_clock_ns(CLOCK_MONOTONIC);
   drain->retry = 0;
-  int rc = nt_drain_frame(drain, NT_FRAME_DUMP, 1, section);
+  int rc = nt_drain_frame(drain, (struct nt_frame){.type = NT_FRAME_DUMP, .records = 1}, section);
   if (rc == -NT_ERR_SPACE)
     errno = ENOSPC;
   if (rc)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "trace/drain_parts.h"
+#include "trace/mark_codec.h"
 
 #define SECOND UINT64_C(1000000000)
 #define ENOUGH 256u /* marks for which a frame is made at once */
@@ -19,16 +20,11 @@ static uint64_t copy_marks(const struct nt_area *area, uint64_t from, uint64_t t
   const uint32_t room = header->gpu_mark_count;
   const size_t start = out->length;
   for (uint64_t at = from; at < to; at++) {
-    const struct nt_gpu_mark mark = area->gpu_mark_ring[at % room];
-    unsigned char *to_bytes = nt_buffer_add(out, NT_MARK_SIZE);
-    if (!to_bytes)
+    struct nt_gpu_mark mark = area->gpu_mark_ring[at % room];
+    mark.stream = nt_area_stream_number(area, mark.stream);
+    nt_add_bytes(out, &mark, sizeof mark);
+    if (out->failed)
       return 0;
-    nt_put_u32(to_bytes + NT_MARK_STREAM, nt_area_stream_number(area, mark.stream));
-    nt_put_u32(to_bytes + NT_MARK_KIND, mark.kind);
-    nt_put_u32(to_bytes + NT_MARK_FIRST, mark.first);
-    nt_put_u32(to_bytes + NT_MARK_LAST, mark.last);
-    nt_put_u64(to_bytes + NT_MARK_NOT_BEFORE, mark.not_before);
-    nt_put_u64(to_bytes + NT_MARK_BY, mark.by);
   }
   atomic_thread_fence(memory_order_acquire);
   const uint64_t written = atomic_load_explicit(&header->gpu_marks, memory_order_relaxed);
@@ -37,9 +33,9 @@ static uint64_t copy_marks(const struct nt_area *area, uint64_t from, uint64_t t
   if (oldest <= from)
     return 0;
   const uint64_t gone = oldest < to ? oldest - from : to - from;
-  memmove(out->data + start, out->data + start + gone * NT_MARK_SIZE,
-          (size_t)(to - from - gone) * NT_MARK_SIZE);
-  out->length -= (size_t)gone * NT_MARK_SIZE;
+  const size_t size = sizeof(struct nt_gpu_mark);
+  memmove(out->data + start, out->data + start + gone * size, (size_t)(to - from - gone) * size);
+  out->length -= (size_t)gone * size;
   return gone;
 }
 
@@ -66,15 +62,25 @@ int nt_drain_marks(struct nt_drain *drain, enum nt_drain_how how) {
     return 0;
   if (how == NT_DRAIN_LAZY && written - from < ENOUGH && drain->now - drain->marked < SECOND)
     return 0;
-  struct nt_buffer marks = {0};
+  struct nt_buffer marks = {0}, payload = {0};
   const uint64_t lost = nt_area_marks(drain->area, &from, &marks);
-  const int rc =
-      nt_drain_frame(drain, NT_FRAME_GPU, (uint32_t)(marks.length / NT_MARK_SIZE), &marks);
+  const struct nt_gpu_mark *all = (const struct nt_gpu_mark *)(const void *)marks.data;
+  const uint32_t count = (uint32_t)(marks.length / sizeof *all);
+  struct nt_clock_sync last;
+  nt_area_clock(drain->area, &last);
+  const unsigned shift = nt_codec_shift(header->clock_kind, &header->clock_first, &last);
+  int rc = marks.failed ? -NT_ERR_MEMORY : nt_marks_encode(all, count, shift, &payload);
+  if (!rc)
+    rc = nt_drain_frame(
+        drain,
+        (struct nt_frame){.type = NT_FRAME_GPU, .version = NT_MARKS_VERSION, .records = count},
+        &payload);
   if (!rc) {
     atomic_fetch_add_explicit(&header->gpu_marks_lost, lost, memory_order_relaxed);
     atomic_store_explicit(&header->gpu_marks_drained, from, memory_order_release);
     drain->marked = drain->now;
   }
   free(marks.data);
+  free(payload.data);
   return rc;
 }

@@ -80,9 +80,9 @@ bool nt_drain_has_endings(const struct nt_drain *drain);
  * 1: a new segment has begun, so frames must be made anew. -NT_ERR_SPACE: longer than spool or
  * segment can ever take. */
 int nt_drain_make_room(struct nt_drain *drain, uint64_t length);
-/* Makes one frame of `payload`, in whatever segment has room for it, and puts it into the spool. */
-int nt_drain_frame(struct nt_drain *drain, uint16_t type, uint32_t records,
-                   const struct nt_buffer *payload);
+/* Makes one frame of `payload`, in whatever segment has room for it, and puts it into the spool. Of `frame` type, version
+ * and records are looked at. */
+int nt_drain_frame(struct nt_drain *drain, struct nt_frame frame, const struct nt_buffer *payload);
 /* Appends frames, for which there is room. */
 void nt_drain_spool(struct nt_drain *drain, const struct nt_buffer *frames, uint64_t calls);
 

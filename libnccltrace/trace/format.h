@@ -87,7 +87,7 @@ enum nt_frame_type {
   NT_FRAME_CALLS = 5,    /* columns, codec.h */
   NT_FRAME_STACKS = 6,   /* nodes, stack_frames.h */
   NT_FRAME_CODES = 7,    /* entries: code objects, stack_frames.h */
-  NT_FRAME_GPU = 8,      /* marks: steps of GPU progress, see NT_MARK_* */
+  NT_FRAME_GPU = 8,      /* marks: steps of GPU progress, mark_codec.h */
   /* reserved: 9 updates of calls */
   NT_FRAME_DUMP = 10, /* entries: one section of a dump, dump_frames.h */
 };
@@ -118,15 +118,6 @@ enum nt_entry_kind {
 #define NT_ENTRY_CLOCK_SIZE 48
 #define NT_ENTRY_PEER_SIZE 40
 #define NT_ENTRY_POSITION_SIZE 16
-
-/* One mark of a GPU frame: gpu_area.h. */
-#define NT_MARK_STREAM 0      /* number */
-#define NT_MARK_KIND 4        /* enum nt_gpu_mark_kind */
-#define NT_MARK_FIRST 8       /* launch */
-#define NT_MARK_LAST 12       /* launch */
-#define NT_MARK_NOT_BEFORE 16 /* ticks; nanoseconds for a duration */
-#define NT_MARK_BY 24         /* ticks */
-#define NT_MARK_SIZE 32
 
 /* Progress of a stream: gpu_area.h. */
 #define NT_GPU_FIELD_STREAM 0 /* number */

@@ -167,7 +167,7 @@ static int copy_marks(struct nt_trace *trace, const struct nt_area *area) {
   struct nt_buffer marks = {0};
   uint64_t from = 0;
   nt_area_marks(area, &from, &marks);
-  int rc = marks.failed ? -NT_ERR_MEMORY : nt_take_marks(trace, marks.data, marks.length);
+  int rc = marks.failed ? -NT_ERR_MEMORY : nt_take_marks(trace, &marks);
   free(marks.data);
   return rc;
 }

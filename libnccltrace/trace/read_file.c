@@ -338,10 +338,15 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
             frame->epoch);
     return 0;
   }
-  if (frame->type == NT_FRAME_STACKS)
+  if (frame->type == NT_FRAME_GPU) {
+    if (nt_take_mark_frame(trace, frame, payload))
+      nt_warn(trace,
+              "byte %" PRIu64 " of segment %" PRIu64 ": %" PRIu32
+              " marks of the GPU cannot be read (version %u)",
+              offset, frame->epoch, frame->records, frame->version);
+    rc = 0;
+  } else if (frame->type == NT_FRAME_STACKS)
     rc = nt_stack_table_nodes(&trace->stacks, payload, frame->raw);
-  else if (frame->type == NT_FRAME_GPU)
-    rc = nt_take_marks(trace, payload, frame->raw);
   else if (frame->type == NT_FRAME_CODES)
     rc = nt_stack_table_codes(&trace->stacks, payload, frame->raw);
   else

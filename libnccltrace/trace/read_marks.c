@@ -2,29 +2,42 @@
 /* Steps of GPU progress, out of frames and out of an area, as one sorted list without doubles. */
 #include <stdlib.h>
 
+#include "trace/mark_codec.h"
 #include "trace/read_parts.h"
 
 enum { MOST = 1 << 24 };
 
-int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t length) {
-  const size_t count = length / NT_MARK_SIZE;
-  if (length % NT_MARK_SIZE || trace->mark_count + count > MOST)
+int nt_take_mark_frame(struct nt_trace *trace, const struct nt_frame *frame,
+                       const unsigned char *payload) {
+  struct nt_buffer marks = {0};
+  if (frame->version != NT_MARKS_VERSION)
+    return -NT_ERR_VERSION;
+  int rc = nt_marks_decode(payload, frame->raw, frame->records, &marks);
+  if (!rc)
+    rc = nt_take_marks(trace, &marks);
+  free(marks.data);
+  return rc;
+}
+
+int nt_take_marks(struct nt_trace *trace, const struct nt_buffer *marks) {
+  const struct nt_gpu_mark *from = (const struct nt_gpu_mark *)(const void *)marks->data;
+  const size_t count = marks->length / sizeof *from;
+  if (trace->mark_count + count > MOST)
     return -NT_ERR_CORRUPT;
   struct nt_trace_mark *grown =
       realloc(trace->marks, (trace->mark_count + count + 1) * sizeof *trace->marks);
   if (!grown)
     return -NT_ERR_MEMORY;
   trace->marks = grown;
-  for (size_t i = 0; i < count; i++, payload += NT_MARK_SIZE)
+  for (size_t i = 0; i < count; i++)
     /* Ticks for now: the clock may not be known yet. */
-    trace->marks[trace->mark_count++] = (struct nt_trace_mark){
-        .stream = nt_get_u32(payload + NT_MARK_STREAM),
-        .kind = nt_get_u32(payload + NT_MARK_KIND),
-        .first = nt_get_u32(payload + NT_MARK_FIRST),
-        .last = nt_get_u32(payload + NT_MARK_LAST),
-        .not_before_ns = (int64_t)nt_get_u64(payload + NT_MARK_NOT_BEFORE),
-        .by_ns = (int64_t)nt_get_u64(payload + NT_MARK_BY),
-    };
+    trace->marks[trace->mark_count++] =
+        (struct nt_trace_mark){.stream = from[i].stream,
+                               .kind = from[i].kind,
+                               .first = from[i].first,
+                               .last = from[i].last,
+                               .not_before_ns = (int64_t)from[i].not_before,
+                               .by_ns = (int64_t)from[i].by};
   return 0;
 }
 

@@ -137,7 +137,11 @@ int nt_assemble_calls(struct nt_trace *trace, struct nt_error *err);
 int nt_walk_spool(const struct nt_area_copy *area, nt_calls_fn *fn, void *ctx);
 
 /* ---- read_marks.c */
-int nt_take_marks(struct nt_trace *trace, const unsigned char *payload, size_t length);
+/* Of a GPU frame, unpacked. -NT_ERR_VERSION, -NT_ERR_CORRUPT, -NT_ERR_MEMORY. */
+int nt_take_mark_frame(struct nt_trace *trace, const struct nt_frame *frame,
+                       const unsigned char *payload);
+/* Of an area (nt_area_marks). */
+int nt_take_marks(struct nt_trace *trace, const struct nt_buffer *marks);
 /* Sorts, drops doubles, converts times: once everything is taken. */
 void nt_finish_marks(struct nt_trace *trace);
 

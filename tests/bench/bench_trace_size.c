@@ -27,12 +27,15 @@
 enum { PORTION = 1 << 17, TICK_CALLS = 1024, FRAMES = 16, PLACES = 1024, FIRST_STACK = FRAMES };
 enum {
   CALLS = 1000000,
+  SLOW_CALLS = 100000,
+  SLOWER = 20, /* the pattern has some 20,000 calls a second */
   RING_CALLS = 4000000,
   RING_BYTES = 8 << 20,
   ALL_BYTES = 64 << 20,
   JSON_CALLS = 100000
 };
 enum { LOOK_TICKS = 20000 * CALL_PATTERN_TICKS_PER_US, TIMED_EVERY = 64 };
+#define SECOND_TICKS (UINT64_C(1000000) * CALL_PATTERN_TICKS_PER_US)
 
 struct writer {
   struct nt_area area;
@@ -40,7 +43,9 @@ struct writer {
   struct nt_drain *drain;
   uint32_t stacks[PLACES];                                             /* by the pattern's number */
   uint32_t launches[CALL_PATTERN_STREAMS], seen[CALL_PATTERN_STREAMS]; /* by stream */
-  uint64_t looked; /* when the GPU was looked at last */
+  double slower;
+  uint64_t looked;  /* when the GPU was looked at last */
+  uint64_t written; /* when a slow job's calls were written last */
   uint32_t since_tick;
   uint64_t calls, fewest, most; /* records so far; what the ring held since it went round */
   uint64_t pickle, log;         /* bytes of others' records */
@@ -231,11 +236,15 @@ static int put(struct writer *w, const struct nt_batch_call *call) {
   w->launches[call->stream] = call->record.launch;
   if (now - w->looked >= LOOK_TICKS)
     look(w, now);
-  return ++w->since_tick < TICK_CALLS ? 0 : tick(w, now, NT_DRAIN_LAZY);
+  if (w->slower > 0 && now - w->written >= SECOND_TICKS) {
+    w->written = now;
+    return tick(w, now, NT_DRAIN_FLUSH);
+  }
+  return ++w->since_tick < TICK_CALLS || w->slower > 0 ? 0 : tick(w, now, NT_DRAIN_LAZY);
 }
 
 static int write_calls(struct writer *w, uint64_t wanted) {
-  struct call_pattern pattern = {.room = PORTION, .now = UINT64_C(1000000000)};
+  struct call_pattern pattern = {.room = PORTION, .now = UINT64_C(1000000000), .slower = w->slower};
   int status = 0;
   pattern.calls = calloc(PORTION, sizeof *pattern.calls);
   if (!pattern.calls)
@@ -307,6 +316,23 @@ static int whole_file(const char *program) {
   return missed;
 }
 
+/* A thousand calls a second: frames are small, and there is a look at the GPU for every twenty calls. */
+static int slow_file(void) {
+  struct writer w = {.slower = SLOWER};
+  int missed = -1;
+  if (!begin(&w, "slow", ALL_BYTES) && !write_calls(&w, SLOW_CALLS)) {
+    const double bytes = file_size(&w, ALL_BYTES);
+    const double marks = (double)atomic_load(&w.area.header->gpu_marks);
+    if (bytes > 0) {
+      missed = report("trace_bytes_per_call_at_1000_a_second", bytes / SLOW_CALLS, "bytes", 5);
+      printf("trace_gpu_marks_per_1000_calls_at_1000_a_second %.1f marks target - ok\n",
+             marks * 1000 / SLOW_CALLS);
+    }
+  }
+  finish(&w);
+  return missed;
+}
+
 static int ring(void) {
   struct writer w = {0};
   int missed = -1;
@@ -326,10 +352,10 @@ int main(int argc, char **argv) {
     perror("bench_trace_size: no temporary directory in /tmp and /dev/shm");
     return 1;
   }
-  const int all = whole_file(argv[0]), rounds = ring();
+  const int all = whole_file(argv[0]), slow = slow_file(), rounds = ring();
   remove_tree(directory);
   remove_tree(areas);
-  if (all < 0 || rounds < 0)
+  if (all < 0 || slow < 0 || rounds < 0)
     fprintf(stderr, "bench_trace_size: the trace could not be written or is not whole\n");
-  return all || rounds;
+  return all || slow || rounds;
 }

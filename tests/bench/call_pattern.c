@@ -29,7 +29,7 @@ static struct nt_record *call(struct call_pattern *p, unsigned fn, uint32_t comm
                               double gap_us, double issue_us) {
   static struct nt_batch_call beyond;
   struct nt_batch_call *out = p->used < p->room ? &p->calls[p->used++] : &beyond;
-  const double gap = fmax(0.5, gap_us * (1 + 0.1 * normal()));
+  const double gap = fmax(0.5, gap_us * (p->slower > 0 ? p->slower : 1) * (1 + 0.1 * normal()));
   const double issue = fmax(0.3, issue_us * (1 + 0.1 * normal()));
   p->now += (uint64_t)(gap * CALL_PATTERN_TICKS_PER_US);
   *out =

@@ -12,6 +12,7 @@
 #include "trace/area.h"
 #include "trace/codec_model.h"
 #include "trace/format.h"
+#include "trace/mark_codec.h"
 #include "trace/record.h"
 #include "trace/stack_frames.h"
 
@@ -160,14 +161,12 @@ static void gpu_progress_is_as_documented(void **state) {
 #undef F
   COMPARE("GPU", entry);
   assert_int_equal(NT_GPU_FIELD_POLLED + 8, NT_ENTRY_GPU_SIZE);
-#define F(name, size)                                                                              \
-  { #name, NT_MARK_##name, size }
-  static const struct row mark[] = {
-      F(STREAM, 4), F(KIND, 4), F(FIRST, 4), F(LAST, 4), F(NOT_BEFORE, 8), F(BY, 8),
-  };
+#define F(name)                                                                                    \
+  { #name, NT_MARK_COLUMN_##name, 0 }
+  static const struct row columns[] = {F(STREAM), F(KIND),       F(FIRST), F(SPAN),
+                                       F(BY),     F(NOT_BEFORE), F(TOOK)};
 #undef F
-  COMPARE("mark", mark);
-  assert_int_equal(NT_MARK_BY + 8, NT_MARK_SIZE);
+  compare("GPU frames", false, columns, sizeof columns / sizeof *columns);
   assert_int_equal(NT_GPU_REACHED, 1);
   assert_int_equal(NT_GPU_FINISHED, 2);
   assert_int_equal(NT_GPU_DURATION, 3);
