@@ -63,7 +63,7 @@ struct writer {
   uint32_t since_tick;
 };
 
-static uint64_t ticks_of(uint32_t at) {
+static uint64_t ticks_of(uint64_t at) {
   return BEGAN - BOOTED + SETUP + at * TICKS;
 }
 
@@ -247,7 +247,7 @@ static uint32_t take_number(struct nt_comm_live *live, const struct job_op *op) 
 
 static struct nt_record record_of(struct writer *w, const struct job_op *op, uint32_t index) {
   const uint64_t base = UINT64_C(0x7f0000000000) + ((uint64_t)w->rank << 32);
-  struct nt_record record = {.enter = ticks_of(w->plan->enters[w->rank][index]),
+  struct nt_record record = {.enter = ticks_of(job_enter(w->plan, w->rank, index)),
                              .count = op->count,
                              .peer = -1,
                              .stack = w->stacks[op->comm][op->backward],
@@ -302,14 +302,14 @@ static void put_messages(struct writer *w, const struct job_op *op, uint32_t ind
 static void put_op(struct writer *w, const struct job_op *op, uint32_t index) {
   const bool done = index < w->plan->at[w->rank];
   if (op->kind == JOB_SYNC) {
-    struct nt_record record = {.enter = ticks_of(w->plan->enters[w->rank][index]),
+    struct nt_record record = {.enter = ticks_of(job_enter(w->plan, w->rank, index)),
                                .peer = -1,
                                .stack = w->stacks[JOB_WORLD][1],
                                .stream = 1,
                                .fn = op->fn,
                                .dtype = 255,
                                .op = 255};
-    put(w, &record, done ? ticks_of(w->plan->ends[w->rank][index]) + TICKS : 0);
+    put(w, &record, done ? ticks_of(job_end(w->plan, w->rank, index)) + TICKS : 0);
     return;
   }
   w->launches++;
@@ -330,7 +330,7 @@ static void put_marks(struct writer *w, const struct job_op *op, uint32_t index)
   if (op->kind == JOB_SYNC || index >= w->plan->at[w->rank] || w->launches % 16)
     return;
   for (uint16_t kind = NT_GPU_REACHED; kind <= NT_GPU_FINISHED; kind++) {
-    const uint64_t end = ticks_of(w->plan->ends[w->rank][index]);
+    const uint64_t end = ticks_of(job_end(w->plan, w->rank, index));
     w->area.gpu_mark_ring[atomic_load(&h->gpu_marks) % h->gpu_mark_count] =
         (struct nt_gpu_mark){.stream = 1,
                              .kind = kind,
@@ -438,10 +438,11 @@ static int write_rank(struct writer *w, uint64_t end) {
 }
 
 static uint64_t last_end(const struct job_plan *plan) {
-  uint32_t last = 0;
-  for (uint32_t r = 0; r < plan->ranks; r++)
-    for (uint32_t i = 0; i < plan->issued[r]; i++)
-      last = plan->enters[r][i] > last ? plan->enters[r][i] : last;
+  uint64_t last = 0;
+  for (uint32_t r = 0; r < plan->ranks; r++) {
+    const uint64_t at = plan->issued[r] ? job_enter(plan, r, plan->issued[r] - 1) : 0;
+    last = at > last ? at : last;
+  }
   return ticks_of(last) + HUNG;
 }
 
