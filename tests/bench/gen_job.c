@@ -4,6 +4,8 @@
  *
  *   stop=RANK, skip=RANK  the rank leaves out a call, with all after it or alone; prints `#SEQ`, the position of that
  *                         all-reduce on its tensor-parallel communicator
+ *   other=RANK            half-way the rank passes another count to an all-reduce of its tensor-parallel communicator, and
+ *                         nothing comes of it; prints its position as well
  *   abort                 in the end all others abort their communicators and exit with 1
  *   leave                 in the end all destroy their communicators and exit with 0
  *   size=BYTES            of each file: less than the calls need, and the oldest are gone
@@ -45,6 +47,7 @@ struct order {
   const char *directory;
   enum ending ending;
   uint64_t size;
+  uint32_t other, other_index; /* rank and operation with another count; UINT32_MAX: none */
 };
 
 struct writer {
@@ -63,7 +66,7 @@ struct writer {
   uint32_t since_tick;
 };
 
-static uint64_t ticks_of(uint32_t at) {
+static uint64_t ticks_of(uint64_t at) {
   return BEGAN - BOOTED + SETUP + at * TICKS;
 }
 
@@ -247,7 +250,7 @@ static uint32_t take_number(struct nt_comm_live *live, const struct job_op *op) 
 
 static struct nt_record record_of(struct writer *w, const struct job_op *op, uint32_t index) {
   const uint64_t base = UINT64_C(0x7f0000000000) + ((uint64_t)w->rank << 32);
-  struct nt_record record = {.enter = ticks_of(w->plan->enters[w->rank][index]),
+  struct nt_record record = {.enter = ticks_of(job_enter(w->plan, w->rank, index)),
                              .count = op->count,
                              .peer = -1,
                              .stack = w->stacks[op->comm][op->backward],
@@ -302,14 +305,14 @@ static void put_messages(struct writer *w, const struct job_op *op, uint32_t ind
 static void put_op(struct writer *w, const struct job_op *op, uint32_t index) {
   const bool done = index < w->plan->at[w->rank];
   if (op->kind == JOB_SYNC) {
-    struct nt_record record = {.enter = ticks_of(w->plan->enters[w->rank][index]),
+    struct nt_record record = {.enter = ticks_of(job_enter(w->plan, w->rank, index)),
                                .peer = -1,
                                .stack = w->stacks[JOB_WORLD][1],
                                .stream = 1,
                                .fn = op->fn,
                                .dtype = 255,
                                .op = 255};
-    put(w, &record, done ? ticks_of(w->plan->ends[w->rank][index]) + TICKS : 0);
+    put(w, &record, done ? ticks_of(job_end(w->plan, w->rank, index)) + TICKS : 0);
     return;
   }
   w->launches++;
@@ -330,7 +333,7 @@ static void put_marks(struct writer *w, const struct job_op *op, uint32_t index)
   if (op->kind == JOB_SYNC || index >= w->plan->at[w->rank] || w->launches % 16)
     return;
   for (uint16_t kind = NT_GPU_REACHED; kind <= NT_GPU_FINISHED; kind++) {
-    const uint64_t end = ticks_of(w->plan->ends[w->rank][index]);
+    const uint64_t end = ticks_of(job_end(w->plan, w->rank, index));
     w->area.gpu_mark_ring[atomic_load(&h->gpu_marks) % h->gpu_mark_count] =
         (struct nt_gpu_mark){.stream = 1,
                              .kind = kind,
@@ -419,9 +422,10 @@ static int write_rank(struct writer *w, uint64_t end) {
     for (uint32_t i = 0; i < w->plan->issued[w->rank]; i++) {
       if (job_skips(w->plan, w->rank, i))
         continue;
-      const struct job_op *op = &w->plan->programs[w->stage][i];
-      put_op(w, op, i);
-      put_marks(w, op, i);
+      struct job_op op = w->plan->programs[w->stage][i];
+      op.count += w->rank == w->order->other && i == w->order->other_index;
+      put_op(w, &op, i);
+      put_marks(w, &op, i);
     }
     set_state(w, end);
     leave(w, end);
@@ -438,10 +442,11 @@ static int write_rank(struct writer *w, uint64_t end) {
 }
 
 static uint64_t last_end(const struct job_plan *plan) {
-  uint32_t last = 0;
-  for (uint32_t r = 0; r < plan->ranks; r++)
-    for (uint32_t i = 0; i < plan->issued[r]; i++)
-      last = plan->enters[r][i] > last ? plan->enters[r][i] : last;
+  uint64_t last = 0;
+  for (uint32_t r = 0; r < plan->ranks; r++) {
+    const uint64_t at = plan->issued[r] ? job_enter(plan, r, plan->issued[r] - 1) : 0;
+    last = at > last ? at : last;
+  }
   return ticks_of(last) + HUNG;
 }
 
@@ -472,13 +477,22 @@ static int write_all(const struct job_plan *plan, const struct order *order) {
   return status;
 }
 
-/* Position of the call that is left out, on its communicator. */
-static uint32_t skipped_position(const struct job_plan *plan) {
-  const struct job_op *program = plan->programs[job_stage(plan, plan->shape.fault)];
+/* Position of the rank's operation on its tensor-parallel communicator. */
+static uint32_t position_of(const struct job_plan *plan, uint32_t rank, uint32_t index) {
+  const struct job_op *program = plan->programs[job_stage(plan, rank)];
   uint32_t position = 0;
-  for (uint32_t i = 0; i <= plan->skipped; i++)
+  for (uint32_t i = 0; i <= index; i++)
     position += program[i].comm == JOB_TP;
   return position;
+}
+
+static void pick_other(const struct job_plan *plan, struct order *order) {
+  if (order->other >= plan->ranks)
+    return;
+  const uint32_t stage = job_stage(plan, order->other), length = plan->lengths[stage];
+  order->other_index = length / 2;
+  while (order->other_index < length && plan->programs[stage][order->other_index].comm != JOB_TP)
+    order->other_index++;
 }
 
 /* What stands behind "name=" in a word, NULL if it is another. */
@@ -492,17 +506,19 @@ static int parse(int argc, char **argv, struct job_shape *shape, struct order *o
   if (argc < 7)
     return -1;
   *shape = (struct job_shape){.fault = UINT32_MAX};
-  *order = (struct order){.directory = argv[1], .size = FILE_SIZE};
+  *order = (struct order){.directory = argv[1], .size = FILE_SIZE, .other = UINT32_MAX};
   for (int i = 0; i < 5; i++)
     *numbers[i] = (uint32_t)atoi(argv[2 + i]);
   for (int i = 7; i < argc; i++) {
     const char *stop = behind(argv[i], "stop"), *skip = behind(argv[i], "skip");
-    const char *size = behind(argv[i], "size");
+    const char *size = behind(argv[i], "size"), *other = behind(argv[i], "other");
     if (stop || skip) {
       shape->fault = (uint32_t)atoi(stop ? stop : skip);
       shape->stops = stop != NULL;
     } else if (size) {
       order->size = (uint64_t)atoll(size);
+    } else if (other) {
+      order->other = (uint32_t)atoi(other);
     } else if (!strcmp(argv[i], "abort") || !strcmp(argv[i], "leave")) {
       order->ending = argv[i][0] == 'a' ? ABORTS : LEAVES;
     } else {
@@ -517,17 +533,21 @@ int main(int argc, char **argv) {
   struct order order;
   struct job_plan plan;
   if (parse(argc, argv, &shape, &order)) {
-    fprintf(stderr, "usage: gen_job DIR TP PP DP EP OPS [stop=RANK|skip=RANK] [abort|leave] "
-                    "[size=BYTES]\n");
+    fprintf(stderr, "usage: gen_job DIR TP PP DP EP OPS [stop=RANK|skip=RANK] [other=RANK] "
+                    "[abort|leave] [size=BYTES]\n");
     return 2;
   }
   int status = job_plan_make(&shape, &plan);
-  if (!status)
+  if (!status) {
+    pick_other(&plan, &order);
     status = write_all(&plan, &order);
+  }
   if (status)
     fprintf(stderr, "gen_job: the traces could not be made\n");
-  else if (plan.skipped != UINT32_MAX)
-    printf("#%u\n", skipped_position(&plan));
+  if (!status && plan.skipped != UINT32_MAX)
+    printf("#%u\n", position_of(&plan, shape.fault, plan.skipped));
+  if (!status && order.other < plan.ranks)
+    printf("#%u\n", position_of(&plan, order.other, order.other_index));
   job_plan_free(&plan);
   return status ? 1 : 0;
 }

@@ -8,6 +8,7 @@
 #include "nccl/nccl_types.h"
 
 enum { LAYERS = 4, MICRO_BATCHES = 4, SKIP_BEFORE_END = 3 };
+enum { SIMULATED = 36, AGAIN = 32 }; /* steps: of a long job, and of these those that come again */
 enum { GAP = 150, ISSUE = 80, COMPUTE = 4000, TRANSFER = 1500 }; /* 100 ns */
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -133,6 +134,8 @@ static int make_programs(struct job_plan *plan) {
   add_step(&probe, shape->pp / 2);
   const uint32_t each = probe.calls, steps = shape->ops / (each ? each : 1);
   const uint32_t rest = shape->ops - steps * each;
+  plan->rest = rest;
+  plan->repeated = steps > SIMULATED ? (steps - SIMULATED) / AGAIN * AGAIN : 0;
   free(probe.ops);
   for (uint32_t stage = 0; stage < shape->pp; stage++) {
     struct program p = {.plan = plan, .failed = probe.failed};
@@ -142,6 +145,7 @@ static int make_programs(struct job_plan *plan) {
       add_step(&p, stage);
     plan->programs[stage] = p.ops;
     plan->lengths[stage] = p.count;
+    plan->step[stage] = steps ? (p.count - rest) / steps : 0;
     if (p.failed)
       return -1;
   }
@@ -162,6 +166,53 @@ static uint32_t pick_skipped(const struct job_plan *plan) {
 bool job_skips(const struct job_plan *plan, uint32_t rank, uint32_t index) {
   return rank == plan->shape.fault &&
          (plan->shape.stops ? index >= plan->skipped : index == plan->skipped);
+}
+
+/* ---- times ---------------------------------------------------------------------------------------
+
+ * All ranks meet at the end of a step, and their hosts wait for it. So a step does not depend on those before, and the first
+ * ones but one come again, later by what they take. */
+
+/* Where the first step that is not simulated begins, and how many operations are not. */
+static uint32_t first_left_out(const struct job_plan *plan, uint32_t stage) {
+  return plan->rest + (1 + AGAIN) * plan->step[stage];
+}
+
+static uint32_t left_out(const struct job_plan *plan, uint32_t stage) {
+  return plan->repeated * plan->step[stage];
+}
+
+/* The operation whose times it has, and how often these have come before. */
+static uint32_t simulated(const struct job_plan *plan, uint32_t stage, uint32_t index,
+                          uint32_t *turns) {
+  const uint32_t from = first_left_out(plan, stage), count = left_out(plan, stage);
+  const uint32_t block = AGAIN * plan->step[stage], begin = from - block;
+  *turns = 0;
+  if (!plan->repeated || index < from)
+    return index;
+  *turns = index < from + count ? (index - begin) / block : plan->repeated / AGAIN;
+  return index - *turns * block;
+}
+
+/* From the end of the first step to that of the last that comes again. */
+static uint64_t block_time(const struct job_plan *plan) {
+  const uint32_t last = first_left_out(plan, 0) - 1;
+  return plan->ends[0][last] - plan->ends[0][last - AGAIN * plan->step[0]];
+}
+
+static uint64_t time_of(const struct job_plan *plan, uint32_t *const *times, uint32_t rank,
+                        uint32_t index) {
+  uint32_t turns;
+  const uint32_t at = simulated(plan, job_stage(plan, rank), index, &turns);
+  return times[rank][at] + (turns ? turns * block_time(plan) : 0);
+}
+
+uint64_t job_enter(const struct job_plan *plan, uint32_t rank, uint32_t index) {
+  return time_of(plan, plan->enters, rank, index);
+}
+
+uint64_t job_end(const struct job_plan *plan, uint32_t rank, uint32_t index) {
+  return time_of(plan, plan->ends, rank, index);
 }
 
 /* ---- events -------------------------------------------------------------------------------------- */
@@ -186,15 +237,29 @@ static const struct job_op *op_at(const struct job_plan *plan, uint32_t rank) {
   return &plan->programs[job_stage(plan, rank)][plan->at[rank]];
 }
 
+static void set_time(const struct job_plan *plan, uint32_t **times, uint32_t rank, uint32_t index,
+                     uint32_t time) {
+  uint32_t turns;
+  times[rank][simulated(plan, job_stage(plan, rank), index, &turns)] = time;
+}
+
+/* The operation behind it that is simulated. */
+static void go_on(struct job_plan *plan, uint32_t rank) {
+  const uint32_t stage = job_stage(plan, rank);
+  if (++plan->at[rank] == first_left_out(plan, stage))
+    plan->at[rank] += left_out(plan, stage);
+}
+
 /* The host calls the operation; a synchronisation returns with the device. */
 static void issue(struct events *e, uint32_t rank, uint32_t index) {
   e->host[rank] += GAP + noise(rank, index, GAP / 4);
-  e->plan->enters[rank][index] = e->host[rank];
+  set_time(e->plan, e->plan->enters, rank, index, e->host[rank]);
   e->host[rank] += ISSUE;
 }
 
 static void finish(struct events *e, uint32_t rank, uint32_t end) {
-  e->plan->ends[rank][e->plan->at[rank]++] = end;
+  set_time(e->plan, e->plan->ends, rank, e->plan->at[rank], end);
+  go_on(e->plan, rank);
   e->device[rank] = end;
   e->waits[rank] = false;
   e->ready[e->ready_count++] = rank;
@@ -231,7 +296,7 @@ static void meet_peer(struct events *e, uint32_t rank, const struct job_op *op) 
 static void advance(struct events *e, uint32_t rank) {
   struct job_plan *plan = e->plan;
   const uint32_t length = plan->lengths[job_stage(plan, rank)];
-  for (; plan->at[rank] < length; plan->at[rank]++) {
+  for (; plan->at[rank] < length; go_on(plan, rank)) {
     const uint32_t index = plan->at[rank];
     const struct job_op *op = op_at(plan, rank);
     if (job_skips(plan, rank, index))
@@ -240,7 +305,7 @@ static void advance(struct events *e, uint32_t rank) {
     if (op->kind == JOB_SYNC) {
       if (e->host[rank] < e->device[rank])
         e->host[rank] = e->device[rank];
-      plan->ends[rank][index] = e->host[rank];
+      set_time(plan, plan->ends, rank, index, e->host[rank]);
       continue;
     }
     if (e->device[rank] < e->host[rank])
@@ -310,15 +375,17 @@ int job_plan_make(const struct job_shape *shape, struct job_plan *out) {
   out->ranks = shape->tp * shape->pp * shape->dp;
   out->programs = calloc(shape->pp, sizeof *out->programs);
   out->lengths = calloc(shape->pp, sizeof *out->lengths);
+  out->step = calloc(shape->pp, sizeof *out->step);
   out->enters = calloc(out->ranks, sizeof *out->enters);
   out->ends = calloc(out->ranks, sizeof *out->ends);
   out->issued = calloc(out->ranks, sizeof *out->issued);
   out->at = calloc(out->ranks, sizeof *out->at);
-  if (!out->programs || !out->lengths || !out->enters || !out->ends || !out->issued || !out->at ||
-      make_programs(out))
+  if (!out->programs || !out->lengths || !out->step || !out->enters || !out->ends || !out->issued ||
+      !out->at || make_programs(out))
     return -1;
   for (uint32_t r = 0; r < out->ranks; r++) {
-    const size_t room = out->lengths[job_stage(out, r)] + 1u;
+    const uint32_t stage = job_stage(out, r);
+    const size_t room = out->lengths[stage] + 1u - left_out(out, stage);
     out->enters[r] = calloc(room, sizeof **out->enters);
     out->ends[r] = calloc(room, sizeof **out->ends);
     if (!out->enters[r] || !out->ends[r])
@@ -337,6 +404,7 @@ void job_plan_free(struct job_plan *plan) {
     free(plan->programs[i]);
   free(plan->programs);
   free(plan->lengths);
+  free(plan->step);
   free(plan->enters);
   free(plan->ends);
   free(plan->issued);

@@ -38,7 +38,10 @@ struct job_plan {
   uint32_t ranks;
   struct job_op **programs; /* by pipeline stage */
   uint32_t *lengths;
-  /* By rank and index of the operation; 100 ns since the start. */
+  /* Of a long job the times of some steps come again and again: those are simulated once. */
+  uint32_t rest, *step; /* operations in front of the first step; of a step, by pipeline stage */
+  uint32_t repeated;    /* steps that are not simulated, a multiple of those that come again */
+  /* By rank and index of the operation, less those that are not simulated (job_enter); 100 ns since the start. */
   uint32_t **enters, **ends;
   uint32_t *issued; /* by rank: operations that its host called, skipped ones included */
   uint32_t *at;     /* by rank: the operation that its device is at; its program's length: none */
@@ -58,6 +61,9 @@ uint32_t job_comm_rank(const struct job_plan *plan, enum job_comm comm, uint32_t
 /* World rank of a member. */
 uint32_t job_comm_member(const struct job_plan *plan, enum job_comm comm, uint32_t color,
                          uint32_t comm_rank);
+/* When the rank's host called the operation, and when its device was done with it; 100 ns since the start. */
+uint64_t job_enter(const struct job_plan *plan, uint32_t rank, uint32_t index);
+uint64_t job_end(const struct job_plan *plan, uint32_t rank, uint32_t index);
 /* The rank does not make this call. */
 bool job_skips(const struct job_plan *plan, uint32_t rank, uint32_t index);
 

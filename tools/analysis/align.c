@@ -417,10 +417,11 @@ int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_d
       out->position = p;
   }
   look_behind(job, joint, reference, out);
-  if (out->hidden_high) {
+  if (out->hidden_high && (!out->position || out->position > out->hidden_high)) {
     out->reference = reference;
     return 0;
   }
+  out->hidden_low = out->hidden_high = 0;
   return out->position ? collect_votes(job, joint, out) : 0;
 }
 

@@ -441,10 +441,10 @@ static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
   int32_t b = nt_member_rank(inquiry->job, &joint->members[divergence->hidden_member])->world;
   nt_finding_say(
       finding,
-      "ranks %d and %d first differ on %s between operations #%u and #%u, and those calls "
-      "are no longer in the traces",
+      "ranks %d and %d first differ on %s between operations #%u and #%u, and those calls %s",
       a < b ? a : b, a < b ? b : a, nt_describe_joint(label, sizeof label, inquiry->job, index),
-      divergence->hidden_low + 1, divergence->hidden_high);
+      divergence->hidden_low + 1, divergence->hidden_high,
+      inquiry->job->model->bounded ? "were not read" : "are no longer in the traces");
   nt_lines_add(&finding->evidence, "running sums agree up to #%u and differ at #%u",
                divergence->hidden_low, divergence->hidden_high);
   return say_sums(inquiry, finding, index);

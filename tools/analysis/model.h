@@ -222,6 +222,7 @@ struct nt_model {
   struct nt_unreadable *unreadable;
   uint32_t unreadable_count;
   bool doubtful; /* a rank may be of another run: nothing is certain */
+  bool bounded;  /* no more calls were read than memory is meant for */
 };
 
 /* Appends; the pointer is valid until the next append of its kind. NULL when there is no memory. */

@@ -18,6 +18,7 @@
 #include "analysis/align.h"
 #include "analysis/anchors.h"
 #include "analysis/sequence.h"
+#include "analysis/window_parts.h"
 #include "nccl/nccl_api.h"
 #include "nccl/signature.h"
 
@@ -25,8 +26,7 @@ static const char no_memory[] = "memory is short";
 
 /* ---- collectives --------------------------------------------------------------------------------- */
 
-/* The last position in front of what was read of any member; false if one has not come there. */
-static bool position_before(const struct nt_joint *joint, uint32_t *position) {
+bool nt_window_before(const struct nt_joint *joint, uint32_t *position) {
   uint32_t first = 1, least = UINT32_MAX;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
@@ -37,14 +37,7 @@ static bool position_before(const struct nt_joint *joint, uint32_t *position) {
   return first - 1 <= least;
 }
 
-/* Of one communicator of a rank, while its calls are gone through. */
-struct tail {
-  uint64_t sum;                   /* behind `position`, once all later terms are taken away */
-  uint32_t position;              /* NT_NONE: not asked for */
-  uint32_t group, thread, leader; /* the group of its last call, and where it begins */
-};
-
-static void take_away(struct tail *tail, const struct nt_model_call *call) {
+static void take_away(struct nt_window_tail *tail, const struct nt_model_call *call) {
   if (!call->group || call->group != tail->group || call->thread != tail->thread)
     tail->leader = call->seq;
   tail->group = call->group;
@@ -53,14 +46,13 @@ static void take_away(struct tail *tail, const struct nt_model_call *call) {
     tail->sum -= nt_signature_mix(nt_call_signature(call), tail->leader);
 }
 
-/* The sums of a rank behind the positions of `positions` (by joint), by view. */
-static void find_sums(const struct nt_job *job, uint32_t r, const uint32_t *positions,
-                      struct tail *tails) {
+void nt_window_sums(const struct nt_job *job, uint32_t r, const uint32_t *positions,
+                    struct nt_window_tail *tails) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
   for (uint32_t v = 0; v < rank->view_count; v++) {
     const uint32_t joint = job->places[r][v].joint;
-    tails[v] = (struct tail){.sum = rank->views[v].sum,
-                             .position = joint == NT_NONE ? NT_NONE : positions[joint]};
+    tails[v] = (struct nt_window_tail){.sum = rank->views[v].sum,
+                                       .position = joint == NT_NONE ? NT_NONE : positions[joint]};
   }
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
@@ -75,17 +67,19 @@ struct before {
   uint32_t *positions;
   uint64_t *sums;
   bool *known;
+  const struct nt_divergence
+      *told; /* NULL, or where a difference was read, which is none of these */
 };
 
 static const char *compare_rank(const struct nt_job *job, uint32_t r, struct before *before) {
   const uint32_t count = job->model->ranks[r].view_count;
-  struct tail *tails = malloc(((size_t)count + 1) * sizeof *tails);
+  struct nt_window_tail *tails = malloc(((size_t)count + 1) * sizeof *tails);
   const char *lacks = tails ? NULL : no_memory;
   if (tails)
-    find_sums(job, r, before->positions, tails);
+    nt_window_sums(job, r, before->positions, tails);
   for (uint32_t v = 0; v < count && !lacks; v++) {
     const uint32_t joint = job->places[r][v].joint;
-    if (joint == NT_NONE)
+    if (joint == NT_NONE || (before->told && before->told[joint].position))
       continue;
     if (!before->known[joint])
       before->sums[joint] = tails[v].sum;
@@ -97,14 +91,15 @@ static const char *compare_rank(const struct nt_job *job, uint32_t r, struct bef
   return lacks;
 }
 
-static const char *compare_collectives(const struct nt_job *job) {
+static const char *compare_collectives(const struct nt_job *job, const struct nt_divergence *told) {
   const size_t room = (size_t)job->joint_count + 1;
   struct before before = {.positions = calloc(room, sizeof *before.positions),
                           .sums = calloc(room, sizeof *before.sums),
-                          .known = calloc(room, sizeof *before.known)};
+                          .known = calloc(room, sizeof *before.known),
+                          .told = told};
   const char *lacks = before.positions && before.sums && before.known ? NULL : no_memory;
   for (uint32_t i = 0; i < job->joint_count && !lacks; i++)
-    if (!position_before(&job->joints[i], &before.positions[i]))
+    if (!nt_window_before(&job->joints[i], &before.positions[i]) && !(told && told[i].position))
       lacks = "a rank is further behind than the last calls reach";
   for (uint32_t r = 0; r < job->model->rank_count && !lacks; r++)
     lacks = compare_rank(job, r, &before);
@@ -371,6 +366,21 @@ static const char *look_at_findings(const struct nt_inquiry *inquiry) {
   return differs(inquiry) ? "calls differ" : look_at_all_accused(inquiry->job, finding);
 }
 
+/* Of a job with more calls than memory is meant for. */
+static void judge_bounded(struct nt_inquiry *inquiry, uint64_t unread) {
+  const char *collectives = compare_collectives(inquiry->job, inquiry->divergences);
+  const char *messages = compare_messages(inquiry->job, &inquiry->p2p);
+  inquiry->verdict->lacks = collectives ? collectives : messages;
+  nt_lines_add(
+      &inquiry->verdict->notes,
+      "%llu earlier calls were not read, since memory is meant for no more (--max-calls): %s%s",
+      (unsigned long long)unread,
+      collectives ? collectives
+      : messages  ? "running sums tell that collectives agree; "
+                  : "running sums and counts tell that they agree",
+      !collectives && messages ? messages : "");
+}
+
 void nt_window_judge(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   struct nt_verdict *verdict = inquiry->verdict;
@@ -379,11 +389,15 @@ void nt_window_judge(struct nt_inquiry *inquiry) {
     unread += model->ranks[r].unread;
   if (!unread)
     return;
+  if (model->bounded) {
+    judge_bounded(inquiry, unread);
+    return;
+  }
   verdict->lacks = look_at_findings(inquiry);
   if (!verdict->lacks)
     verdict->lacks = look_at_ranks(model);
   if (!verdict->lacks)
-    verdict->lacks = compare_collectives(inquiry->job);
+    verdict->lacks = compare_collectives(inquiry->job, NULL);
   if (!verdict->lacks)
     verdict->lacks = compare_messages(inquiry->job, &inquiry->p2p);
   if (verdict->lacks)

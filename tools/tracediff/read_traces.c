@@ -14,18 +14,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/window_whole.h"
 #include "cli/progress_bar.h"
 
 enum { THREADS_MAX = 16, EACH_MIN = 4 }; /* a thread for fewer traces costs more than it gains */
 enum { WIDER = 8 };
-#define WHOLE_MAX                                                                                  \
-  (UINT64_C(8) << 20) /* calls of those that are read for the second time, 64 bytes each */
 
 struct reading {
   struct nt_source *list;
   size_t count;
   nt_source_known *known;
   const void *context;
+  const struct nt_look *look;
   uint32_t window;
   bool again; /* those of which more is wanted, and nothing else */
   _Atomic size_t next, done;
@@ -77,6 +77,15 @@ static bool read_trace(const struct reading *reading, struct nt_source *source,
   return !is_short;
 }
 
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_whole(const struct nt_look *look, const char *path) {
+  return look->whole_count &&
+         bsearch(&path, look->whole, look->whole_count, sizeof *look->whole, by_name);
+}
+
 static void read_one(const struct reading *reading, struct nt_source *source,
                      struct nt_read_room *room) {
   uint32_t window = reading->again ? 0 : reading->window;
@@ -86,6 +95,8 @@ static void read_one(const struct reading *reading, struct nt_source *source,
     source->status = nt_source_load(&source->foreign, source->recorder, source->path, &source->err);
     return;
   }
+  if (is_whole(reading->look, source->path))
+    window = 0;
   while (!read_trace(reading, source, room, window))
     window = window < UINT32_MAX / WIDER ? WIDER * window : 0;
 }
@@ -144,15 +155,15 @@ static bool is_small(const struct nt_source *list, size_t count, uint64_t most) 
 
 /* Whoever waits for nothing is perhaps to blame: what it did before tells what it should have done. True if there are
  * any, and no more of them than memory is meant for. */
-static bool want_whole(struct nt_source *list, size_t count) {
+static bool want_whole(struct nt_source *list, size_t count, uint64_t most) {
   uint64_t calls = 0;
   for (size_t i = 0; i < count; i++) {
     const struct nt_model_rank *rank = &list[i].loaded.rank;
     list[i].again = list[i].recorder == NT_RECORDER_TRACE && !list[i].status && !list[i].known &&
                     rank->unread && !nt_model_waits(rank);
-    calls += list[i].again ? rank->total_calls : 0;
+    calls += list[i].again ? nt_window_there(rank) : 0;
   }
-  return calls && calls <= WHOLE_MAX;
+  return calls && calls <= most;
 }
 
 /* For the second time. */
@@ -166,16 +177,18 @@ static void forget(struct nt_source *list, size_t count) {
 
 void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *known,
                      const void *context, const struct nt_look *look) {
-  struct reading reading = {.list = list, .count = count, .known = known, .context = context};
+  struct reading reading = {
+      .list = list, .count = count, .known = known, .context = context, .look = look};
   if (look->window && !is_small(list, count, look->small_bytes))
     reading.window = look->window;
   read_all(&reading, !look->complaints);
-  if (!reading.window || !want_whole(list, count))
+  if (!reading.window || !want_whole(list, count, look->idle_most))
     return;
   forget(list, count);
-  struct reading second = {
-      .list = list, .count = count, .known = known, .context = context, .again = true};
-  read_all(&second, !look->complaints);
+  reading.again = true;
+  atomic_store_explicit(&reading.next, 0, memory_order_relaxed);
+  atomic_store_explicit(&reading.done, 0, memory_order_relaxed);
+  read_all(&reading, !look->complaints);
 }
 
 void nt_source_free(struct nt_source *source) {

@@ -30,6 +30,10 @@ typedef bool nt_source_known(const struct nt_process_info *process, const void *
 struct nt_look {
   uint32_t window;      /* calls of each trace, its last ones; 0: all */
   uint64_t small_bytes; /* all in any case where the files have no more on disk together */
+  uint64_t idle_most; /* calls of those that wait for nothing: all of them, if there are no more */
+  char **whole;       /* files of which all is read in any case, sorted */
+  size_t whole_count;
+  bool bounded; /* all would be more than memory is meant for */
   FILE *
       complaints; /* what cannot be read, a line each; NULL: not told, and no bar on stderr if it takes long */
 };

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Jobs with more calls than memory is meant for: equal calls are skipped by their running sums, and what differs is found.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath "${BUILD:-build}")
+tracediff=$build/tracediff
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+passed=0 failed=0
+. tests/cli/checks.bash
+
+traces() { mkdir "$work/$1" && "$build/bench/gen_job" "$work/$1" "${@:2}" >"$work/$1.positions"; } # NAME GEN_JOB'S WORDS
+run() { timeout 60 "$tracediff" "$@" >"$work/out" 2>"$work/err"; }
+findings() { grep -E '^(mismatch|missing|undecided)' "$work/out"; }
+bounded='earlier calls were not read, since memory is meant for no more (--max-calls)'
+
+# 380,000 calls; rank 6 passes another count half-way, and at the end rank 37 stops.
+traces other 4 4 4 1 5000 stop=37 other=6
+run --full "$work/other"
+all=$(findings)
+position=$(tail -n 1 "$work/other.positions")
+[[ $all == "mismatch (certain): rank 6 passed count "*"AllReduce $position on tp"$'\n'"missing (certain): rank 37 "* ]]
+check "of all calls tracediff finds what differs half-way, and what hangs at the end" $? "$all"
+run --full --max-calls 120000 "$work/other"
+[ $? = 1 ] && [ ! -s "$work/err" ] && [ "$(findings)" = "$all" ] && grep -qF "$bounded: running sums and counts tell that they agree" "$work/out"
+check "of calls that do not fit into memory it finds the same" $? "$(findings; cat "$work/err")"
+run --max-calls 120000 "$work/other"
+[ $? = 1 ] && [ "$(findings)" = "$all" ]
+check "so it does without being asked for all" $? "$(findings)"
+run --full --max-calls 40000 "$work/other"
+[ $? = 1 ] && findings | grep -qE '^undecided: ranks 4 and 6 first differ on tp between .* were not read$' &&
+  grep -qF "$bounded: earlier collectives differ" "$work/out"
+check "where no rank fits in as a whole, it says between which calls they differ" $? "$(findings)"
+
+traces hang 4 4 4 1 5000 stop=37
+run --full --max-calls 120000 "$work/hang"
+[ $? = 1 ] && [ "$(findings)" = "$(tail -n 1 <<<"$all")" ] && grep -qF "$bounded: running sums and counts tell that they agree" "$work/out"
+check "equal calls are skipped by their sums" $? "$(findings)"
+run --max-calls 120000 "$work/hang"
+[ $? = 1 ] && [ "$(findings)" = "$(tail -n 1 <<<"$all")" ] && ! grep -qF -- "--max-calls" "$work/out"
+check "where the last calls decide no more are read, however many there are" $? "$(findings)"
+
+same=0
+for calls in 0 -3 x 12x ""; do
+  run --max-calls "$calls" "$work/hang"
+  [ $? = 2 ] && grep -q 'takes a number of calls, from 1' "$work/err" || same=1
+done
+check "--max-calls takes a number" $same "$(cat "$work/err")"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
