@@ -34,7 +34,7 @@ def _check(expect: Expect, scenario: Scenario, plan: Plan, report: dict, text: s
         got = first.get(what)
         return _one(expect, None if got is None else str(got))
     if what in ("blame", "waiting"):
-        got = _ranks(first.get(what)) if findings else None
+        got = _ranks(first.get(what)) if findings or wanted == "none" else None
         options = [_ranks(option, scenario.ranks) for option in wanted.split("|")]
         return [] if got in options else [_difference(expect, "no finding" if got is None else format_ranks(got))]
     if what == "comm":

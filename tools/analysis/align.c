@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/align_parts.h"
 #include "analysis/foretell.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
@@ -19,12 +20,6 @@ const char *nt_field_name(enum nt_field field) {
       [NT_FIELD_OP] = "op",     [NT_FIELD_ROOT] = "root",
   };
   return field < NT_FIELD_LIMIT ? names[field] : NULL;
-}
-
-static uint64_t sig_at(const struct nt_member *member, uint32_t position) {
-  if (position < member->first || position > member->called)
-    return 0;
-  return member->sig[position - member->first];
 }
 
 static void swap_calls(struct nt_member *member, uint32_t a, uint32_t b) {
@@ -53,11 +48,11 @@ static bool reorder_group(const struct nt_job *job, const struct nt_member *refe
   if (begin < position)
     begin = position;
   for (uint32_t p = begin; p <= end; p++) {
-    uint64_t wanted = sig_at(reference, p);
-    if (!wanted || sig_at(member, p) == wanted)
+    uint64_t wanted = nt_align_signature(reference, p);
+    if (!wanted || nt_align_signature(member, p) == wanted)
       continue;
     for (uint32_t q = p + 1; q <= end; q++)
-      if (sig_at(member, q) == wanted && sig_at(reference, q) != wanted) {
+      if (nt_align_signature(member, q) == wanted && nt_align_signature(reference, q) != wanted) {
         swap_calls(member, p, q);
         break;
       }
@@ -72,13 +67,13 @@ static uint32_t first_difference(const struct nt_job *job, const struct nt_membe
   uint32_t high = reference->called < member->called ? reference->called : member->called;
   uint32_t settled = 0; /* groups up to here have been brought into order */
   for (uint32_t p = low; p <= high && p; p++) {
-    uint64_t x = sig_at(reference, p), y = sig_at(member, p);
+    uint64_t x = nt_align_signature(reference, p), y = nt_align_signature(member, p);
     if (x == y || !x || !y)
       continue;
     if (p <= settled || !reorder_group(job, reference, member, p))
       return p;
     settled = p;
-    if (sig_at(member, p) != x)
+    if (nt_align_signature(member, p) != x)
       return p;
   }
   return 0;
@@ -121,7 +116,7 @@ static uint32_t tail(const struct nt_member *member, uint32_t position, uint64_t
                      uint32_t room) {
   uint32_t count = 0;
   for (uint32_t p = position; p <= member->called && count < room; p++)
-    out[count++] = sig_at(member, p);
+    out[count++] = nt_align_signature(member, p);
   return count;
 }
 
@@ -186,7 +181,7 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
 static uint32_t furthest(const struct nt_joint *joint, uint32_t position, uint64_t value) {
   uint32_t best = NT_NONE;
   for (uint32_t i = 0; i < joint->member_count; i++)
-    if (sig_at(&joint->members[i], position) == value &&
+    if (nt_align_signature(&joint->members[i], position) == value &&
         (best == NT_NONE || joint->members[i].called > joint->members[best].called))
       best = i;
   return best;
@@ -197,7 +192,7 @@ static const struct nt_model_call *call_before(const struct nt_job *job,
                                                const struct nt_member *member, uint32_t position,
                                                uint64_t sig) {
   for (uint32_t p = position; p-- > member->first;)
-    if (sig_at(member, p) == sig)
+    if (nt_align_signature(member, p) == sig)
       return nt_member_call(job, member, p);
   return NULL;
 }
@@ -205,7 +200,7 @@ static const struct nt_model_call *call_before(const struct nt_job *job,
 /* Where the member's first call with this signature from `position` on is; 0 if there is none. */
 static uint32_t position_after(const struct nt_member *member, uint32_t position, uint64_t sig) {
   for (uint32_t p = position; p <= member->called; p++)
-    if (sig_at(member, p) == sig)
+    if (nt_align_signature(member, p) == sig)
       return p;
   return 0;
 }
@@ -225,7 +220,7 @@ static bool comes_later(const struct nt_job *job, const struct nt_member *member
   if (!at || (later && before && later->at && before->at && later->at != before->at))
     return false;
   for (uint32_t t = 1; position + t <= at && skipped + t < FORETOLD; t++)
-    if (sig_at(member, position + t) != turn[skipped + t])
+    if (nt_align_signature(member, position + t) != turn[skipped + t])
       return true;
   return at == position + 1;
 }
@@ -256,7 +251,7 @@ static enum turn leave_turn(const struct nt_job *job, const struct nt_joint *joi
   *next = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    const uint64_t own = sig_at(member, position);
+    const uint64_t own = nt_align_signature(member, position);
     if (!own)
       continue;
     if (!nt_foretell_turn(member, position, turn, FORETOLD) || (*next && turn[0] != *next))
@@ -280,7 +275,7 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
   if (!values)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joint->member_count; i++) {
-    uint64_t value = sig_at(&joint->members[i], out->position);
+    uint64_t value = nt_align_signature(&joint->members[i], out->position);
     if (value)
       values[out->voters++] = value;
   }
@@ -288,7 +283,7 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
   free(values);
   if (!out->decided) /* any of them may stand for the others; take the lowest rank's */
     for (uint32_t i = 0; i < joint->member_count; i++)
-      if ((value = sig_at(&joint->members[i], out->position)))
+      if ((value = nt_align_signature(&joint->members[i], out->position)))
         break;
   uint32_t skipped = 0;
   uint64_t next;
@@ -305,7 +300,13 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     out->decided = true;
     out->agreeing = 0;
     for (uint32_t i = 0; i < joint->member_count; i++)
-      out->agreeing += sig_at(&joint->members[i], out->position) == value;
+      out->agreeing += nt_align_signature(&joint->members[i], out->position) == value;
+  }
+  const uint64_t right =
+      out->decided || out->disputed ? 0 : nt_align_side_of_witnesses(job, joint, out->position);
+  if (right) {
+    value = right;
+    out->decided = out->witnessed = true;
   }
   out->sure = out->decided && (!joint->absent || 2 * out->agreeing > out->voters + joint->absent);
   out->reference = furthest(joint, out->position, value);
@@ -313,7 +314,7 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
   if (!out->deviations)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joint->member_count; i++) {
-    uint64_t own = sig_at(&joint->members[i], out->position);
+    uint64_t own = nt_align_signature(&joint->members[i], out->position);
     if (!own || own == value)
       continue;
     struct nt_deviation *deviation = &out->deviations[out->deviation_count++];
@@ -337,6 +338,7 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     align_member(job, joint, out, deviation);
     look_before(job, joint, out, deviation);
   }
+  nt_align_share_stories(joint, out);
   return 0;
 }
 
@@ -457,7 +459,7 @@ static uint32_t list_voters(const struct nt_joint *joint, const struct nt_diverg
     const struct nt_deviation *deviation = NULL;
     if (next < divergence->deviation_count && divergence->deviations[next].member == i)
       deviation = &divergence->deviations[next++];
-    if (sig_at(&joint->members[i], divergence->position) &&
+    if (nt_align_signature(&joint->members[i], divergence->position) &&
         (!deviation || deviation->edit.how == NT_EDIT_CHANGED))
       out[count++] = i;
   }

@@ -44,6 +44,7 @@ struct nt_divergence {
   uint32_t position;  /* 0: none */
   uint32_t reference; /* a member that stands for most */
   bool decided;       /* the reference has more voters than any other value */
+  bool witnessed;     /* no votes: ranks of other communicators tell who is right */
   bool disputed;      /* votes say one thing, and the own past of members another */
   bool captured;      /* some captured what others called: later positions do not correspond */
   uint32_t *

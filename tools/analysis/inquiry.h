@@ -129,6 +129,9 @@ int nt_complete_findings(struct nt_inquiry *inquiry);
 /* Is the rank to blame for a message without counterpart, because another waits for it? */
 bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                       enum nt_confidence *confidence);
+/* The same of one in a circle, whom its partner waits for by way of others: it has gone on, or they are in one group, and in a
+ * first turn both made as many messages as the rest; or the rest talk over the distance at which another waits for it. */
+bool nt_turned_away(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);
 /* Its partner owes nothing, the two had never talked, and whom the rank should have turned to instead may be without a
  * trace. */
 bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end);

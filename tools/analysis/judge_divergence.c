@@ -180,6 +180,9 @@ static int judge_story(struct nt_inquiry *inquiry, uint32_t index, uint32_t firs
   if (story->foretold)
     nt_lines_add(&finding->evidence,
                  "in earlier turns the call of %s comes right after the one that is missing", a);
+  if (divergence->witnessed)
+    nt_lines_add(&finding->evidence,
+                 "ranks of other communicators that were at the same place went on as %s did", b);
   if (story->anchor)
     nt_lines_add(&finding->evidence,
                  "%s, this was the first; calls with equal arguments paired up until #%u",

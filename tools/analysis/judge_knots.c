@@ -226,16 +226,41 @@ static uint8_t function_at(const struct nt_knot *knot, const struct nt_stuck *st
   return stuck->fn;
 }
 
+/* A message of one of them that is the only thing wrong: `field` "peer", or NULL for one too many. */
+static int tell_stray(const struct nt_knot *knot, const struct nt_stuck *stuck, const char *field,
+                      struct nt_finding *finding) {
+  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+  char text[NT_UNMATCHED_TEXT];
+  finding->joint = stuck->joint;
+  finding->fn = nt_p2p_call(knot->inquiry->job, end)->fn;
+  finding->seq = stuck->seq;
+  finding->since_ns = stuck->since_ns;
+  finding->field = field;
+  finding->confidence = NT_LIKELY;
+  int status = nt_finding_add(knot->inquiry->job, &finding->blame, end->rank);
+  if (!status)
+    status = fill_waiting(knot, finding, stuck, true);
+  nt_finding_say(finding, "%s", nt_unmatched_text(text, sizeof text, knot->inquiry, end, finding));
+  return status;
+}
+
 static int judge(struct nt_knot *knot) {
   struct nt_inquiry *inquiry = knot->inquiry;
   uint32_t common = NT_NONE, seq = 0;
   const struct nt_stuck *stuck = NULL;
   struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
   int status = finding ? 0 : -NT_ERR_MEMORY;
+  const bool messages = !status && finding->class == NT_CLASS_P2P;
+  const struct nt_stuck *stray = messages ? nt_knot_wrong_peer(knot) : NULL;
+  if (stray)
+    return tell_stray(knot, stray, "peer", finding);
   if (!status && (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER ||
                   finding->class == NT_CLASS_P2P))
     stuck = nt_knot_blame_by_past(knot, finding, &seq, &status);
   bool skipped = stuck != NULL;
+  stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
+  if (stray)
+    return tell_stray(knot, stray, NULL, finding);
   const struct nt_stuck *voted = NULL;
   if (!status && !skipped) {
     common = majority(knot);

@@ -193,6 +193,38 @@ bool nt_is_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return nt_count_votes(inquiry, end, partner->rank, &votes) == 0 && votes.theirs != 0;
 }
 
+/* Do at least two other pairs talk over the distance at which somebody waits for the rank, and none over that of this end? */
+static bool is_odd_distance(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_p2p_end *awaited = awaited_by(inquiry, end);
+  const int32_t size = inquiry->job->joints[end->joint].size;
+  uint32_t alike = 0;
+  for (uint32_t i = 0; i < inquiry->p2p.count && awaited && size > 0; i++) {
+    const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
+    const int32_t distance = (other->destination - other->source + size) % size;
+    if (other->joint != end->joint || other->signal || nt_p2p_same_queue(other, end) ||
+        (i && nt_p2p_same_queue(other, other - 1)))
+      continue;
+    if (distance == (end->destination - end->source + size) % size)
+      return false;
+    alike += distance == (awaited->destination - awaited->source + size) % size &&
+             !nt_p2p_same_queue(other, awaited);
+  }
+  return alike >= 2;
+}
+
+bool nt_turned_away(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
+  struct nt_votes votes = {-1, -1};
+  if (!partner || end->signal || end->seq > 1 || !awaited_by(inquiry, end) ||
+      inquiry->freeze->fates[partner->rank].kind == NT_FATE_DEAD)
+    return false;
+  if (is_odd_distance(inquiry, end))
+    return true;
+  return went_on(inquiry, end) &&
+         (is_new_queue(inquiry, end) || (nt_count_votes(inquiry, end, partner->rank, &votes) == 0 &&
+                                         votes.own == 1 && votes.theirs == 1));
+}
+
 bool nt_may_be_wrong_peer(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
   return partner && inquiry->job->joints[end->joint].absent && end->seq == 1 &&

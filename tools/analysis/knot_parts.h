@@ -67,6 +67,12 @@ const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
 const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
                                                 struct nt_finding *finding, bool *skipped,
                                                 int *status);
+/* The message with which one of them turned to a wrong peer, NULL if there is none, or several ranks did: the circle is closed
+ * by the one that it should have turned to. */
+const struct nt_stuck *nt_knot_wrong_peer(const struct nt_knot *knot);
+/* The only message of the circle that begins a queue, and lacks its other side: made in a group that had twice been without, while its partner and
+ * all others do as before. NULL if it is not so. */
+const struct nt_stuck *nt_knot_message_too_many(const struct nt_knot *knot);
 /* Where most have gone on with the call `common` of a communicator, and the others launch once more a graph of it that
  * they had launched over and over, with no call in between: that launch. NULL else. */
 const struct nt_stuck *nt_knot_extra_launch(const struct nt_knot *knot, uint32_t common);

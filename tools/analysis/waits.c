@@ -14,9 +14,6 @@
 #include "analysis/waits_parts.h"
 #include "nccl/nccl_api.h"
 
-/* Calls or time after a difference that show that it did not stop the job. */
-#define PASSED_CALLS 16
-#define PASSED_NS INT64_C(1000000000)
 /* Small messages are buffered: the sender does not wait. */
 #define BUFFERED_BYTES (UINT64_C(64) << 10)
 
@@ -210,50 +207,11 @@ static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struc
   return stuck->waiter_count > 0;
 }
 
-/* The difference is behind everybody: the job went on with whatever came of it. */
-static bool has_passed(const struct nt_job *job, const struct nt_joint *joint, uint32_t position) {
-  int64_t first = INT64_MAX, last = 0;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *member = &joint->members[i];
-    const struct nt_model_call *at = nt_member_call(job, member, position);
-    const struct nt_model_call *end = nt_member_call(job, member, member->called);
-    if (member->called <= position)
-      return false;
-    if (member->called >= position + PASSED_CALLS)
-      continue;
-    if (at && at->enter_ns < first)
-      first = at->enter_ns;
-    if (end && end->enter_ns > last)
-      last = end->enter_ns;
-  }
-  return first == INT64_MAX || last - first > PASSED_NS;
-}
-
 static bool only_changed(const struct nt_divergence *divergence) {
   for (uint32_t i = 0; i < divergence->deviation_count; i++)
     if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
       return false;
   return true;
-}
-
-static int stuck_divergence(struct nt_finder *f, uint32_t index,
-                            const struct nt_divergence *divergence) {
-  const struct nt_joint *joint = &f->job->joints[index];
-  struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
-  if (!stuck)
-    return -NT_ERR_MEMORY;
-  stuck->seq = divergence->position;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *member = &joint->members[i];
-    if (member->called < divergence->position || divergence->position < member->first)
-      continue;
-    uint32_t call = member->call[divergence->position - member->first];
-    if (call != NT_NONE)
-      nt_stuck_note(f, stuck, member->rank, call);
-  }
-  if (has_passed(f->job, joint, divergence->position))
-    stuck->waiter_count = stuck->held_count = stuck->reached_count = 0; /* it stopped nobody */
-  return 0;
 }
 
 /* Those with a trace may have run ahead: they wait in the first operation that is known to be unfinished. */
@@ -393,8 +351,7 @@ static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
                       const struct nt_divergence *divergences) {
   int status = 0;
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++) {
-    if (divergences[i].position)
-      status = stuck_divergence(f, i, &divergences[i]);
+    status = nt_stuck_divergence(f, i, &divergences[i]);
     if (!status)
       status = stuck_collective(f, i, &divergences[i]);
     if (!status)

@@ -51,6 +51,10 @@ int nt_stuck_split(struct nt_finder *f, uint32_t joint);
 int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uint32_t item);
 int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 
+/* Where the joint's calls differ, be it in some that are gone. */
+int nt_stuck_divergence(struct nt_finder *f, uint32_t joint,
+                        const struct nt_divergence *divergence);
+
 /* Windows and device communicators, of all joints. */
 int nt_stuck_windows(struct nt_finder *f);
 

@@ -290,9 +290,19 @@ static uint32_t first_step(const struct nt_job *job, const struct nt_model_rank 
   return NT_NONE;
 }
 
-/* Like ask(), of those that were in step with it. `shared`: some of the others made its call as well, at any time. */
+/* Did the rank call at that place of `b` before its call `call`? */
+static bool was_there(const struct nt_job *job, const struct nt_model_rank *rank, uint32_t call,
+                      const struct nt_model_rank *b, uint32_t k) {
+  for (uint32_t i = call; i-- > 0 && call - i < RECENT && k != ENDED;)
+    if (is_step(job, &rank->calls[i]) && is_same_place(rank, i, b, k))
+      return true;
+  return false;
+}
+
+/* Like ask(), of those that were in step with it. `shared`: some of the others made its call as well, at any time. The call is
+ * as before if the rank had made it at its place before, and what one of the others made. */
 static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
-                                       uint32_t except, bool *shared) {
+                                       uint32_t except, uint32_t joint, bool *shared) {
   const struct nt_model_rank *own = &job->model->ranks[rank], *first = NULL;
   struct nt_witnesses out = {.one = true};
   const uint32_t from = step_before(job, own, call);
@@ -300,7 +310,7 @@ static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, 
   *shared = false;
   for (uint32_t r = 0; r < job->model->rank_count; r++) {
     const struct nt_model_rank *other = &job->model->ranks[r];
-    if (r == rank || r == except)
+    if (r == rank || r == except || is_member(job, joint, r))
       continue;
     const uint32_t at = from == NT_NONE ? NT_NONE : find_same(job, other, own, from);
     const uint32_t next = at != NT_NONE     ? step_after(job, other, at)
@@ -320,7 +330,15 @@ static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, 
     first = other;
     theirs = next;
   }
+  out.as_before = from != NT_NONE && was_there(job, own, call, own, call) &&
+                  (!first || was_there(job, own, call, first, theirs));
   return out;
+}
+
+struct nt_witnesses nt_witnesses_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
+                                         uint32_t except) {
+  bool shared;
+  return ask_in_step(job, rank, call, NT_NONE, except, &shared);
 }
 
 bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
@@ -333,7 +351,7 @@ bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
     if (!is_step(job, &own->calls[i]) || !own->calls[i].at)
       continue;
     looked++;
-    const struct nt_witnesses others = ask_in_step(job, rank, i, except, &shared);
+    const struct nt_witnesses others = ask_in_step(job, rank, i, except, NT_NONE, &shared);
     if (is_odd(others) && shared && nt_witnesses_suffice(job, others.other))
       return nt_fn_shape(others.fn) == shape;
   }
@@ -342,6 +360,6 @@ bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
 
 bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except) {
   bool shared;
-  const struct nt_witnesses others = ask_in_step(job, rank, call, except, &shared);
+  const struct nt_witnesses others = ask_in_step(job, rank, call, except, NT_NONE, &shared);
   return others.alike && !others.other;
 }

@@ -19,6 +19,10 @@ struct nt_witnesses {
  * last few thousand calls of a rank are looked at. */
 struct nt_witnesses nt_witnesses_at(const struct nt_job *job, uint32_t rank, uint32_t call,
                                     uint32_t except);
+/* The same of those that had made the same last calls, be it in a second turn: as before is then what the rank had called at that
+ * line, and had called at the line of one of the others as well. */
+struct nt_witnesses nt_witnesses_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
+                                         uint32_t except);
 /* Enough to tell: two at least, and more than have no trace. */
 bool nt_witnesses_suffice(const struct nt_job *job, uint32_t count);
 /* It called as it had before, and all others that were there went on in one other way. How many; 0 if it is not so. */
