@@ -149,7 +149,7 @@ static bool is_small(const struct nt_source *list, size_t count, uint64_t most) 
 /* A communicator of one who waits for nothing, and the member that got furthest: the two are compared call by call. */
 struct front {
   uint8_t id[16];
-  uint32_t least; /* collectives of those who wait for nothing */
+  uint32_t least, most; /* collectives: of those who wait for nothing, of all */
   struct nt_source *furthest;
   const struct nt_model_view *view;
   UT_hash_handle hh;
@@ -194,6 +194,7 @@ static void find_furthest(struct front *fronts, struct nt_source *source) {
          (view->collectives == front->view->collectives && is_before(view, front->view)))) {
       front->furthest = source;
       front->view = view;
+      front->most = view->collectives;
     }
   }
 }
@@ -209,7 +210,7 @@ static bool want_furthest(struct nt_source *list, size_t count) {
     if (is_loaded(&list[i]))
       find_furthest(fronts, &list[i]);
   HASH_ITER(hh, fronts, front, following) {
-    if (enough && front->view->collectives > front->least && front->furthest->loaded.rank.unread)
+    if (enough && front->most > front->least && front->furthest->loaded.rank.unread)
       front->furthest->again = true;
     HASH_DEL(fronts, front);
     free(front);
