@@ -199,9 +199,19 @@ static void find_furthest(struct front *fronts, struct nt_source *source) {
   }
 }
 
+static void want_and_free(struct front *fronts) {
+  struct front *front, *following;
+  HASH_ITER(hh, fronts, front, following) {
+    if (front->furthest && front->most > front->least && front->furthest->loaded.rank.unread)
+      front->furthest->again = true;
+    HASH_DEL(fronts, front);
+    free(front);
+  }
+}
+
 /* False where there is no memory. */
 static bool want_furthest(struct nt_source *list, size_t count) {
-  struct front *fronts = NULL, *front, *following;
+  struct front *fronts = NULL;
   bool enough = true;
   for (size_t i = 0; i < count && enough; i++)
     if (list[i].again)
@@ -209,12 +219,7 @@ static bool want_furthest(struct nt_source *list, size_t count) {
   for (size_t i = 0; i < count && fronts; i++)
     if (is_loaded(&list[i]))
       find_furthest(fronts, &list[i]);
-  HASH_ITER(hh, fronts, front, following) {
-    if (enough && front->most > front->least && front->furthest->loaded.rank.unread)
-      front->furthest->again = true;
-    HASH_DEL(fronts, front);
-    free(front);
-  }
+  want_and_free(fronts);
   return enough;
 }
 
