@@ -201,9 +201,11 @@ static void find_furthest(struct front *fronts, struct nt_source *source) {
 
 static void want_and_free(struct front *fronts) {
   struct front *front, *following;
-  HASH_ITER(hh, fronts, front, following) {
+  for (front = fronts; front; front = front->hh.next) {
     if (front->furthest && front->most > front->least && front->furthest->loaded.rank.unread)
       front->furthest->again = true;
+  }
+  HASH_ITER(hh, fronts, front, following) {
     HASH_DEL(fronts, front);
     free(front);
   }
