@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the verdict from the last calls stands, and what is a reason to read all of them. */
+#include "analysis/queues.h"
 #include "analysis/sequence.h"
 #include "model_builder.h"
 #include "nccl/signature.h"
@@ -11,6 +12,7 @@ enum { RANKS = 5, REFERENCE = 0, ACCUSED = 2 }; /* the two are read as a whole *
 /* As if only calls from the `count`-th on were read; sums and counts are those of all. */
 static void read_last(uint32_t rank, uint32_t count) {
   struct nt_model_rank *model = job_rank(&j, rank);
+  struct nt_queues queues = {0};
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
     struct nt_model_view *view = &model->views[call->view];
@@ -19,8 +21,15 @@ static void read_last(uint32_t rank, uint32_t count) {
       view->sum += nt_signature_mix(nt_call_signature(call), call->seq);
     } else {
       *(call->fn == NT_FN_Send ? &view->sends : &view->recvs) += 1;
+      const struct nt_model_queue message = {.view = call->view,
+                                             .peer = call->peer,
+                                             .sends = call->fn == NT_FN_Send,
+                                             .bytes = nt_call_bytes(call)};
+      assert_int_equal(nt_queues_add(&queues, &message), 0);
     }
   }
+  model->queues = queues.list; /* as the loader does, for those that were not read */
+  model->queue_count = queues.count;
   model->gpu_ns = j.clock;
   model->unread = count;
   model->overwritten += count;
@@ -138,13 +147,15 @@ static void a_rank_that_is_far_behind_is_a_reason(void **state) {
   job_free(&j);
 }
 
+static uint32_t size = 8; /* of the messages to come */
+
 /* Each to the next; the first `lost` times rank 1 does not receive. */
 static void pass(uint32_t comm, uint32_t times, uint32_t lost) {
   for (uint32_t i = 0; i < times; i++)
     for (uint32_t r = 0; r < RANKS; r++) {
-      job_send(&j, r, comm, (r + 1) % RANKS, 8);
+      job_send(&j, r, comm, (r + 1) % RANKS, size);
       if (i >= lost || r != 1)
-        job_recv(&j, r, comm, (r + RANKS - 1) % RANKS, 8);
+        job_recv(&j, r, comm, (r + RANKS - 1) % RANKS, size);
     }
 }
 
@@ -177,12 +188,14 @@ static void a_message_that_never_met_is_a_reason(void **state) {
 static void send_once_more(uint32_t from, uint32_t to, bool buffered) {
   start();
   const uint32_t comm = job_comm(&j, "A", "0-4");
+  size = buffered ? 8 : 1 << 20;
   pass(comm, 60, 0);
   train(comm, 100);
   pass(comm, 10, 0);
   finish();
-  job_send(&j, from, comm, to, buffered ? 8 : 1 << 20)->progress =
+  job_send(&j, from, comm, to, size)->progress =
       buffered ? NT_PROGRESS_FINISHED : NT_PROGRESS_REACHED;
+  size = 8;
   job_others(&j, 2, comm, NT_FN_AllReduce, 8);
   for (uint32_t r = 0; r < RANKS; r++)
     if (r != 2)
@@ -208,6 +221,44 @@ static void a_small_message_to_one_of_whom_little_was_read_is_a_reason(void **st
   (void)state;
   send_once_more(0, 1, true);
   assert_lacks("the other side of a message is older");
+}
+
+/* The `index`-th message of the queue from 3 to 4, of which the last alone are read, has another size on one side or both. */
+static void pass_one_of_another_size(uint32_t index, bool sent, bool received) {
+  start();
+  const uint32_t comm = job_comm(&j, "A", "0-4");
+  for (uint32_t i = 0; i < 100; i++) {
+    pass(comm, 1, 0);
+    for (uint32_t r = 3; r < RANKS && i == index; r++)
+      for (uint32_t k = 1; k <= 2; k++) {
+        struct nt_model_call *call = &job_rank(&j, r)->calls[job_rank(&j, r)->call_count - k];
+        if (r == 3 ? sent && call->fn == NT_FN_Send : received && call->fn == NT_FN_Recv)
+          call->count = 9;
+      }
+  }
+  train(comm, 100);
+  hang(comm);
+  for (uint32_t r = 0; r < RANKS; r++)
+    read_last(r, is_compared(r) ? 0 : 210);
+}
+
+static void earlier_messages_of_two_sizes_are_a_reason(void **state) {
+  (void)state;
+  pass_one_of_another_size(20, true, false);
+  assert_lacks("earlier messages are not all of one size");
+  pass_one_of_another_size(20, false, true);
+  assert_lacks("earlier messages are not all of one size");
+  pass_one_of_another_size(20, true, true); /* it is not known that they met */
+  assert_lacks("earlier messages are not all of one size");
+  pass_one_of_another_size(20, false, false);
+  assert_stands();
+}
+
+static void a_trace_that_does_not_tell_the_sizes_of_its_messages_is_a_reason(void **state) {
+  (void)state;
+  pass_one_of_another_size(20, false, false);
+  job_rank(&j, 3)->queues_lack = true;
+  assert_lacks("the sizes of earlier messages are not known");
 }
 
 static void messages_are_a_reason_where_no_device_was_followed(void **state) {
@@ -358,6 +409,8 @@ int main(void) {
       cmocka_unit_test(a_message_that_waits_for_the_accused_is_no_reason),
       cmocka_unit_test(a_message_of_which_one_side_was_read_is_a_reason),
       cmocka_unit_test(a_small_message_to_one_of_whom_little_was_read_is_a_reason),
+      cmocka_unit_test(earlier_messages_of_two_sizes_are_a_reason),
+      cmocka_unit_test(a_trace_that_does_not_tell_the_sizes_of_its_messages_is_a_reason),
       cmocka_unit_test(messages_are_a_reason_where_no_device_was_followed),
       cmocka_unit_test(an_accused_of_whom_little_was_read_is_a_reason),
       cmocka_unit_test(

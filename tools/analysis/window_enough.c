@@ -6,6 +6,7 @@
  * is one for all members, they called the same. Messages: a receive that is finished had its send, and what is not
  * finished was read. So no queue had more receives than sends in front of what was read, and where the counts of the whole
  * communicator differ by just what the ends that were read leave open, none had more sends either.
+ * Whether their sizes agree the frames tell without being read (queues.h).
  *
  * What a rank did long ago tells what it would have done next, and whether equal calls had paired up wrongly. So
  * whoever is accused must have been read as a whole (a rank that waits for nothing is, read_traces.c), and so must the one
@@ -17,6 +18,7 @@
 
 #include "analysis/align.h"
 #include "analysis/anchors.h"
+#include "analysis/queues.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 #include "nccl/signature.h"
@@ -408,6 +410,8 @@ void nt_window_judge(struct nt_inquiry *inquiry) {
     verdict->lacks = compare_collectives(inquiry->job);
   if (!verdict->lacks)
     verdict->lacks = compare_messages(inquiry->job, &inquiry->p2p);
+  if (!verdict->lacks)
+    verdict->lacks = nt_queues_compare(inquiry->job);
   if (verdict->lacks)
     nt_lines_add(&verdict->notes, "%llu earlier calls were not read, and may tell more: %s",
                  (unsigned long long)unread, verdict->lacks);
