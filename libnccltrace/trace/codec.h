@@ -57,6 +57,22 @@ int nt_codec_decode(struct nt_codec *codec, const unsigned char *payload, size_t
                     const unsigned char *index, size_t index_length, uint32_t records,
                     struct nt_batch *out, const char **reason);
 
+/* What some calls of a frame have in common. */
+struct nt_call_kind {
+  uint64_t count;
+  uint32_t comm; /* number, 0 if none */
+  int32_t peer;
+  uint16_t flags; /* as recorded */
+  uint8_t fn, dtype;
+  bool varies; /* the counts differ, `count` is none of them */
+};
+typedef int nt_call_kind_fn(const struct nt_call_kind *kind, void *ctx);
+
+/* Only the kinds of call that a frame has, a small part of the work: calls fn for each until it returns other than 0, and
+ * returns that. -NT_ERR_CORRUPT. */
+int nt_codec_kinds(const unsigned char *payload, size_t length, uint32_t records,
+                   nt_call_kind_fn *fn, void *ctx);
+
 /* Only the runs of an index (malloc, owned by the caller); `records` as above. */
 int nt_codec_runs(const unsigned char *index, size_t index_length, uint32_t records,
                   struct nt_run **runs, uint32_t *run_count);

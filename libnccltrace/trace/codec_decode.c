@@ -158,23 +158,56 @@ int nt_codec_runs(const unsigned char *index, size_t index_length, uint32_t reco
   return 0;
 }
 
-static int decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint32_t calls,
-                          struct nt_batch *out, const char **reason) {
+struct head {
+  uint32_t templates;
+  uint8_t shift;
+  uint64_t base;
+};
+
+static const char *take_head(struct nt_cursor *cursor, uint32_t calls, struct head *head,
+                             struct nt_columns *columns) {
   const uint32_t records = nt_take_u32(cursor);
-  const uint32_t templates = nt_take_u32(cursor);
-  const uint8_t shift = nt_take_u8(cursor);
+  head->templates = nt_take_u32(cursor);
+  head->shift = nt_take_u8(cursor);
   const uint8_t count = nt_take_u8(cursor);
   (void)nt_take_u16(cursor);
-  const uint64_t base = nt_take_u64(cursor);
-  *reason = "the columns' head is wrong";
-  if (cursor->failed || records != calls || templates > calls || shift > 63)
-    return -NT_ERR_CORRUPT;
+  head->base = nt_take_u64(cursor);
+  if (cursor->failed || records != calls || head->templates > calls || head->shift > 63)
+    return "the columns' head is wrong";
+  const char *reason = nt_columns_find(cursor, count, columns);
+  return reason || entries_are_right(columns, calls, head->templates) ? reason
+                                                                      : "a column has a wrong size";
+}
+
+int nt_codec_kinds(const unsigned char *payload, size_t length, uint32_t records,
+                   nt_call_kind_fn *fn, void *ctx) {
+  struct nt_cursor cursor = {payload, length, false};
+  struct head head;
   struct nt_columns columns;
-  *reason = nt_columns_find(cursor, count, &columns);
-  if (!*reason && !entries_are_right(&columns, calls, templates))
-    *reason = "a column has a wrong size";
+  int rc = take_head(&cursor, records, &head, &columns) ? -NT_ERR_CORRUPT : 0;
+  for (uint32_t i = 0; !rc && i < head.templates; i++) {
+    struct nt_template what;
+    decode_template(&columns, i, &what);
+    const struct nt_call_kind kind = {.count = what.count,
+                                      .comm = what.comm,
+                                      .peer = what.peer,
+                                      .flags = what.flags,
+                                      .fn = what.fn,
+                                      .dtype = what.dtype,
+                                      .varies = what.varies};
+    rc = fn(&kind, ctx);
+  }
+  return rc;
+}
+
+static int decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint32_t calls,
+                          struct nt_batch *out, const char **reason) {
+  struct head head;
+  struct nt_columns columns;
+  *reason = take_head(cursor, calls, &head, &columns);
   if (*reason)
     return -NT_ERR_CORRUPT;
+  const uint32_t templates = head.templates;
   *reason = "out of memory";
   if (nt_codec_room(codec, templates) || nt_model_reset(&codec->model, templates))
     return -NT_ERR_MEMORY;
@@ -185,9 +218,9 @@ static int decode_columns(struct nt_codec *codec, struct nt_cursor *cursor, uint
   uint32_t at = 0, seen = 0;
   for (uint32_t r = 0; r < out->run_count; r++) {
     if (r == 0 || out->runs[r].thread != out->runs[r - 1].thread)
-      nt_model_thread(&codec->model, base);
+      nt_model_thread(&codec->model, head.base);
     for (uint32_t i = 0; i < out->runs[r].count; i++, at++) {
-      if (at >= calls || !decode_call(codec, &columns, shift, &seen, &out->calls[at]))
+      if (at >= calls || !decode_call(codec, &columns, head.shift, &seen, &out->calls[at]))
         return -NT_ERR_CORRUPT;
     }
   }

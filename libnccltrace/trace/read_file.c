@@ -411,6 +411,23 @@ int nt_read_file_facts(struct nt_trace *trace, struct nt_error *err) {
   return 0;
 }
 
+int nt_read_file_before(struct nt_trace *trace, uint64_t epoch, nt_calls_fn *fn, void *ctx,
+                        const struct nt_damage *damage) {
+  struct nt_error ignored = {0};
+  const int fd = reopen(trace, &ignored);
+  if (fd < 0)
+    return fd;
+  struct order *order = calloc(trace->identity.layout.segment_count, sizeof *order);
+  uint32_t older = 0;
+  for (uint32_t count = order ? order_segments(trace, fd, order) : 0; older < count; older++)
+    if (order[older].epoch >= epoch)
+      break;
+  const int rc = order ? walk_all(trace, fd, order, older, fn, ctx, damage) : -NT_ERR_MEMORY;
+  free(order);
+  close(fd);
+  return rc;
+}
+
 int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
                        struct nt_error *err) {
   const struct nt_damage damage = nt_warn_of_damage(trace);

@@ -44,6 +44,7 @@ struct nt_window {
   uint64_t
       marks; /* likewise of its frames of marks: they may lie in front of their calls, by a frame */
   uint64_t records; /* in its frames */
+  bool older;       /* the file has segments in front of these */
   bool cut;         /* there are calls in front of it */
   bool lacks;       /* of these, some that the device had not finished */
 };
@@ -106,6 +107,9 @@ typedef int nt_calls_fn(const struct nt_frame *frame, const unsigned char *store
                         void *ctx);
 int nt_read_file_calls(struct nt_trace *trace, nt_calls_fn *fn, void *ctx, bool warn,
                        struct nt_error *err);
+/* Every frame of the segments that are older. */
+int nt_read_file_before(struct nt_trace *trace, uint64_t epoch, nt_calls_fn *fn, void *ctx,
+                        const struct nt_damage *damage);
 /* Takes over `text` (malloc, NUL-terminated) as the evidence. */
 void nt_read_evidence(struct nt_trace *trace, char *text);
 

@@ -58,6 +58,7 @@ int nt_window_add(struct nt_trace *trace, struct nt_segment *segment, bool earli
   *enough = window->records >= trace->room->window;
   window->begin = first < count.used ? count.frames[first].offset : segment->length;
   window->marks = first ? count.frames[first - 1].offset : 0;
+  window->older = earlier;
   window->cut = first > 0 || earlier;
   free(count.frames);
   return 0;
@@ -171,4 +172,48 @@ void nt_window_trim(struct nt_trace *trace) {
     kept += end - first;
   }
   trace->call_count = kept;
+}
+
+/* ---- what is in front of it ---------------------------------------------------------------------- */
+
+struct kinds {
+  struct nt_unpacker *unpacker;
+  nt_call_kind_fn *fn;
+  void *ctx;
+  bool damaged;
+};
+
+static int list_kinds(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
+                      void *ctx) {
+  struct kinds *kinds = ctx;
+  unsigned char *payload;
+  (void)offset;
+  if (frame->type != NT_FRAME_CALLS)
+    return 0;
+  int rc = frame->version == NT_CODEC_VERSION
+               ? nt_frame_unpack_with(kinds->unpacker, frame, stored, &payload)
+               : -NT_ERR_CORRUPT;
+  if (rc)
+    return rc;
+  rc = nt_codec_kinds(payload, frame->raw, frame->records, kinds->fn, kinds->ctx);
+  free(payload);
+  return rc;
+}
+
+static void note_damage(void *ctx, uint64_t offset, const char *reason) {
+  (void)offset;
+  (void)reason;
+  ((struct kinds *)ctx)->damaged = true;
+}
+
+int nt_trace_kinds(struct nt_trace *trace, nt_call_kind_fn *fn, void *ctx) {
+  struct kinds kinds = {.unpacker = trace->room->unpacker, .fn = fn, .ctx = ctx};
+  const struct nt_damage damage = {note_damage, &kinds};
+  const struct nt_window *window = &trace->window;
+  int rc = 0;
+  if (window->older)
+    rc = nt_read_file_before(trace, window->segments[0].epoch, list_kinds, &kinds, &damage);
+  if (!rc)
+    rc = nt_window_walk(window, list_kinds, &kinds, false, &damage);
+  return !rc && kinds.damaged ? -NT_ERR_CORRUPT : rc;
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "trace/area.h"
+#include "trace/codec.h"
 #include "trace/dump_frames.h"
 #include "trace/error.h"
 
@@ -162,6 +163,9 @@ int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struc
 bool nt_trace_is_cut(const struct nt_trace *trace);
 /* Of these the device had not finished some, or what was read is damaged: a wider window is needed. */
 bool nt_trace_is_short(const struct nt_trace *trace);
+/* Every kind of call in the file, those in front of the window included, perhaps several times: calls fn until it returns
+ * other than 0, and returns that. -NT_ERR_CORRUPT: a part of the file is damaged. */
+int nt_trace_kinds(struct nt_trace *trace, nt_call_kind_fn *fn, void *ctx);
 
 /* One frame of a stack. Text as the program has it (escape it). Python: file, function and line (0: not known).
  * Native (build_id is not NULL): `file` is the module's path, `build_id` its build id in hex or "", `offset` the

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nccl/nccl_api.h"
 #include "trace/clock.h"
 #include "trace_fixture.h"
 
@@ -159,6 +160,70 @@ static void groups_stay_whole(void **state) {
   nt_read_room_free(room);
 }
 
+/* Frames of 100 sends, each frame with a size of its own. */
+static void make_sends(struct fixture *f, uint64_t size) {
+  fixture_area(f, 1 << 20);
+  fixture_drain(f, size);
+  for (uint32_t i = 0; i < CALLS; i++) {
+    const struct nt_record record = {.enter = nt_clock_ticks(NT_CLOCK_MONOTONIC),
+                                     .seq = i + 1,
+                                     .count = 1 + i / EACH,
+                                     .peer = 3,
+                                     .comm = 1,
+                                     .stream = 1,
+                                     .fn = NT_FN_Send,
+                                     .dtype = 7};
+    fixture_record(f, &record);
+    if (i % EACH == EACH - 1)
+      assert_true(nt_drain_tick(f->drain, NT_DRAIN_FINAL) >= 0);
+  }
+}
+
+static int note_size(const struct nt_call_kind *kind, void *ctx) {
+  if (kind->fn != NT_FN_Send)
+    return 0;
+  assert_int_equal(kind->peer, 3);
+  assert_int_equal(kind->comm, 1);
+  *(uint32_t *)ctx |= 1u << kind->count;
+  return 0;
+}
+
+static void the_kinds_of_all_calls_are_told_whatever_the_window(void **state) {
+  struct fixture *f = *state;
+  for (uint64_t size = 1 << 17; size <= 1 << 20; size <<= 3) { /* several segments, one */
+    struct nt_read_room *room = nt_read_room_new();
+    uint32_t first, count, sizes = 0;
+    make_sends(f, size);
+    struct nt_trace *trace = read_last(f, room, 150, &first, &count);
+    assert_last(150, first, count);
+    assert_int_equal(nt_trace_kinds(trace, note_size, &sizes), 0);
+    assert_int_equal(sizes, (2u << FRAMES) - 2);
+    nt_trace_close(trace);
+    nt_read_room_free(room);
+    fixture_end(f);
+    fixture_begin(f);
+  }
+}
+
+static void no_kind_is_told_of_a_file_that_is_damaged_in_front_of_the_window(void **state) {
+  struct fixture *f = *state;
+  struct nt_read_room *room = nt_read_room_new();
+  uint32_t first, count, sizes = 0;
+  uint64_t length, at = 0;
+  make_sends(f, 1 << 17);
+  unsigned char *bytes = fixture_load(f->area.header->file_path, &length);
+  const uint32_t magic = NT_FRAME_MAGIC;
+  for (int found = 0; at + 8 < length && found < 1; at += found < 1)
+    found += !memcmp(bytes + at, &magic, 4) && bytes[at + 4] == NT_FRAME_CALLS;
+  bytes[at + NT_FRAME_HEADER] ^= 1;
+  fixture_store(f->area.header->file_path, bytes, length);
+  struct nt_trace *trace = read_last(f, room, 150, &first, &count);
+  assert_int_equal(nt_trace_kinds(trace, note_size, &sizes), -NT_ERR_CORRUPT);
+  nt_trace_close(trace);
+  free(bytes);
+  nt_read_room_free(room);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(only_the_last_calls_are_there, begin, end),
@@ -168,6 +233,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_last_calls_may_lie_in_several_segments, begin, end),
       cmocka_unit_test_setup_teardown(a_damaged_file_is_wanted_as_a_whole, begin, end),
       cmocka_unit_test_setup_teardown(groups_stay_whole, begin, end),
+      cmocka_unit_test_setup_teardown(the_kinds_of_all_calls_are_told_whatever_the_window, begin,
+                                      end),
+      cmocka_unit_test_setup_teardown(
+          no_kind_is_told_of_a_file_that_is_damaged_in_front_of_the_window, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

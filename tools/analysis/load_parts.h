@@ -21,6 +21,9 @@ int nt_load_seen(struct nt_model_rank *rank, const struct nt_trace *trace,
  * for it is gone, that says nothing about `now_ns`. */
 void nt_age_progress(struct nt_model_rank *rank, int64_t now_ns);
 
+/* Of what size the messages are that were not read. Returns 0 or -NT_ERR_MEMORY. */
+int nt_load_queues(struct nt_model_rank *rank, struct nt_trace *trace);
+
 /* Stacks of the last calls, from the same. Returns 0 or a negative enum nt_err. */
 int nt_load_stacks(struct nt_model_rank *rank, struct nt_trace *trace, const struct nt_call *calls);
 

@@ -308,6 +308,8 @@ int nt_trace_load(struct nt_trace *trace, const char *source, struct nt_loaded_t
   if (!status)
     status = add_calls(rank, trace, err);
   count_unread(rank, trace);
+  if (!status && rank->unread)
+    status = nt_load_queues(rank, trace);
   if (!status)
     status = nt_load_settings(rank, trace);
   if (!status)

@@ -154,6 +154,7 @@ void nt_model_free_rank(struct nt_model_rank *rank) {
   free_dump(rank->dump);
   free(rank->calls);
   free(rank->seen);
+  free(rank->queues);
   free(rank->host);
   free(rank->run_id);
   free(rank->gpu);

@@ -117,6 +117,14 @@ struct nt_model_dump_thread {
       stack; /* of Python, else native; `user` and `all` are NULL if there is none */
 };
 
+/* Messages to or from one peer in a communicator, of a trace of which only the last calls were read: all in its file. */
+struct nt_model_queue {
+  uint32_t view;
+  int32_t peer;
+  bool sends, varies; /* not all are of one size */
+  uint64_t bytes;     /* of each */
+};
+
 enum nt_fact_of { NT_FACT_OF_PROCESS, NT_FACT_OF_NODE, NT_FACT_OF_JOB };
 
 /* What a dump tells of a possible fault of hardware, or of what NCCL's RAS knows of the job. Escaped. */
@@ -193,8 +201,11 @@ struct nt_model_rank {
   uint32_t site_count, site_room;
   struct nt_model_stack *stacks; /* of the last calls of each thread */
   uint32_t stack_count;
-  bool python_stacks;         /* of these, some are of Python */
-  struct nt_model_dump *dump; /* NULL if there is none */
+  bool python_stacks;            /* of these, some are of Python */
+  struct nt_model_dump *dump;    /* NULL if there is none */
+  struct nt_model_queue *queues; /* sorted; none where all messages were read */
+  uint32_t queue_count;
+  bool queues_lack;           /* it is not known which there are */
   struct nt_model_seen *seen; /* sorted by call */
   uint32_t seen_count;
   struct nt_model_call *calls; /* by thread, in program order within one */

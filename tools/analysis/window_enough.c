@@ -6,10 +6,11 @@
  * is one for all members, they called the same. Messages: a receive that is finished had its send, and what is not
  * finished was read. So no queue had more receives than sends in front of what was read, and where the counts of the whole
  * communicator differ by just what the ends that were read leave open, none had more sends either.
+ * Whether their sizes agree the frames tell without being read (queues.h).
  *
  * What a rank did long ago tells what it would have done next, and whether equal calls had paired up wrongly. So
- * whoever is accused must have been read as a whole (a rank that waits for nothing is, read_traces.c), and must have made
- * as many calls as the one that it is compared with.
+ * whoever is accused must have been read as a whole (a rank that waits for nothing is, read_traces.c), and so must the one
+ * that it is compared with in each of its communicators, which must have made as many calls.
  */
 #include "analysis/window_enough.h"
 
@@ -17,6 +18,7 @@
 
 #include "analysis/align.h"
 #include "analysis/anchors.h"
+#include "analysis/queues.h"
 #include "analysis/sequence.h"
 #include "analysis/window_parts.h"
 #include "nccl/nccl_api.h"
@@ -310,12 +312,38 @@ static bool at_one_line(const struct nt_job *job, const struct nt_member *a,
   return true;
 }
 
+/* Whoever got furthest in the joint but for the member itself, as verdicts compare it (judge_shifts.c). */
+static uint32_t furthest_but(const struct nt_joint *joint, uint32_t member) {
+  uint32_t furthest = NT_NONE;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (i != member &&
+        (furthest == NT_NONE || joint->members[i].called > joint->members[furthest].called))
+      furthest = i;
+  return furthest;
+}
+
+/* In each communicator in which the rank is behind, its calls and those of whom it is compared with were all read. */
+static bool is_compared(const struct nt_job *job, uint32_t r) {
+  for (uint32_t v = 0; v < job->model->ranks[r].view_count; v++) {
+    const struct nt_place place = job->places[r][v];
+    if (place.joint == NT_NONE)
+      continue;
+    const struct nt_joint *joint = &job->joints[place.joint];
+    const uint32_t other = furthest_but(joint, place.member);
+    if (other != NT_NONE && joint->members[other].called > joint->members[place.member].called &&
+        nt_member_rank(job, &joint->members[other])->unread)
+      return false;
+  }
+  return !job->model->ranks[r].unread;
+}
+
 static const char *look_at_accused(const struct nt_job *job, const struct nt_finding *finding,
-                                   uint32_t reference, uint32_t accused) {
+                                   uint32_t accused) {
   const struct nt_joint *joint = &job->joints[finding->joint];
+  const uint32_t reference = furthest_but(joint, accused);
   const struct nt_member *a = &joint->members[reference], *b = &joint->members[accused];
   const uint32_t both = a->called < b->called ? a->called : b->called;
-  if (nt_member_rank(job, b)->unread)
+  if (!is_compared(job, b->rank))
     return "the accused is not known well enough";
   if (finding->class == NT_CLASS_MISSING && is_in_a_call(job, b->rank))
     return "the accused is in a call itself";
@@ -326,25 +354,21 @@ static const char *look_at_accused(const struct nt_job *job, const struct nt_fin
   return NULL;
 }
 
-/* A minority of the members of one communicator; it is compared with the first of those that got furthest. */
+/* A minority of the members of one communicator. */
 static const char *look_at_all_accused(const struct nt_job *job, const struct nt_finding *finding) {
   const struct nt_joint *joint = &job->joints[finding->joint];
-  uint32_t reference = NT_NONE, count = 0;
+  uint32_t count = 0;
   const char *lacks = NULL;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const int32_t world = nt_member_rank(job, &joint->members[i])->world;
-    if (world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world))
-      count++;
-    else if (reference == NT_NONE || joint->members[i].called > joint->members[reference].called)
-      reference = i;
+    count += world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world);
   }
-  if (reference == NT_NONE || count != nt_rank_set_count(&finding->blame) ||
-      2 * count >= joint->member_count)
+  if (count != nt_rank_set_count(&finding->blame) || 2 * count >= joint->member_count)
     return "most are accused";
   for (uint32_t i = 0; i < joint->member_count && !lacks; i++) {
     const int32_t world = nt_member_rank(job, &joint->members[i])->world;
     if (world >= 0 && nt_rank_set_has(&finding->blame, (uint32_t)world))
-      lacks = look_at_accused(job, finding, reference, i);
+      lacks = look_at_accused(job, finding, i);
   }
   return lacks;
 }
@@ -400,6 +424,8 @@ void nt_window_judge(struct nt_inquiry *inquiry) {
     verdict->lacks = compare_collectives(inquiry->job, NULL);
   if (!verdict->lacks)
     verdict->lacks = compare_messages(inquiry->job, &inquiry->p2p);
+  if (!verdict->lacks)
+    verdict->lacks = nt_queues_compare(inquiry->job);
   if (verdict->lacks)
     nt_lines_add(&verdict->notes, "%llu earlier calls were not read, and may tell more: %s",
                  (unsigned long long)unread, verdict->lacks);

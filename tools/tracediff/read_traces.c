@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <uthash.h>
+
 #include "analysis/window_whole.h"
 #include "cli/progress_bar.h"
 
@@ -153,16 +155,98 @@ static bool is_small(const struct nt_source *list, size_t count, uint64_t most) 
   return bytes <= most;
 }
 
-/* Whoever waits for nothing is perhaps to blame: what it did before tells what it should have done. True if there are
- * any, and no more of them than memory is meant for. */
+/* ---- who is read as a whole ---------------------------------------------------------------------- */
+
+/* A communicator of one who waits for nothing, and the member that got furthest: the two are compared call by call. */
+struct front {
+  uint8_t id[16];
+  uint32_t least, most; /* collectives: of those who wait for nothing, of all */
+  struct nt_source *furthest;
+  const struct nt_model_view *view;
+  UT_hash_handle hh;
+};
+
+static bool is_loaded(const struct nt_source *source) {
+  return source->recorder == NT_RECORDER_TRACE && !source->status && !source->known;
+}
+
+/* In the order of the communicator's ranks, as far as each knows its own. */
+static bool is_before(const struct nt_model_view *a, const struct nt_model_view *b) {
+  if (a->rank != b->rank)
+    return a->rank < b->rank;
+  return a->key != b->key ? a->key < b->key : a->parent_rank < b->parent_rank;
+}
+
+static bool add_fronts(struct front **fronts, const struct nt_model_rank *rank) {
+  for (uint32_t v = 0; v < rank->view_count; v++) {
+    const struct nt_model_view *view = &rank->views[v];
+    struct front *front;
+    HASH_FIND(hh, *fronts, view->id, sizeof view->id, front);
+    if (!front) {
+      front = calloc(1, sizeof *front);
+      if (!front)
+        return false;
+      memcpy(front->id, view->id, sizeof front->id);
+      front->least = view->collectives;
+      HASH_ADD(hh, *fronts, id, sizeof front->id, front);
+    }
+    front->least = view->collectives < front->least ? view->collectives : front->least;
+  }
+  return true;
+}
+
+static void find_furthest(struct front *fronts, struct nt_source *source) {
+  for (uint32_t v = 0; v < source->loaded.rank.view_count; v++) {
+    const struct nt_model_view *view = &source->loaded.rank.views[v];
+    struct front *front;
+    HASH_FIND(hh, fronts, view->id, sizeof view->id, front);
+    if (front &&
+        (!front->view || view->collectives > front->view->collectives ||
+         (view->collectives == front->view->collectives && is_before(view, front->view)))) {
+      front->furthest = source;
+      front->view = view;
+      front->most = view->collectives;
+    }
+  }
+}
+
+static void want_and_free(struct front *fronts) {
+  struct front *front, *following;
+  for (front = fronts; front; front = front->hh.next) {
+    if (front->furthest && front->most > front->least && front->furthest->loaded.rank.unread)
+      front->furthest->again = true;
+  }
+  HASH_ITER(hh, fronts, front, following) {
+    HASH_DEL(fronts, front);
+    free(front);
+  }
+}
+
+/* False where there is no memory. */
+static bool want_furthest(struct nt_source *list, size_t count) {
+  struct front *fronts = NULL;
+  bool enough = true;
+  for (size_t i = 0; i < count && enough; i++)
+    if (list[i].again)
+      enough = add_fronts(&fronts, &list[i].loaded.rank);
+  for (size_t i = 0; i < count && fronts; i++)
+    if (is_loaded(&list[i]))
+      find_furthest(fronts, &list[i]);
+  want_and_free(fronts);
+  return enough;
+}
+
+/* Whoever waits for nothing is perhaps to blame: what it did before tells what it should have done, compared with whoever
+ * got furthest. True if there are any, and no more of them than memory is meant for. */
 static bool want_whole(struct nt_source *list, size_t count, uint64_t most) {
   uint64_t calls = 0;
-  for (size_t i = 0; i < count; i++) {
-    const struct nt_model_rank *rank = &list[i].loaded.rank;
-    list[i].again = list[i].recorder == NT_RECORDER_TRACE && !list[i].status && !list[i].known &&
-                    rank->unread && !nt_model_waits(rank);
-    calls += list[i].again ? nt_window_there(rank) : 0;
-  }
+  for (size_t i = 0; i < count; i++)
+    list[i].again =
+        is_loaded(&list[i]) && list[i].loaded.rank.unread && !nt_model_waits(&list[i].loaded.rank);
+  if (!want_furthest(list, count))
+    return false;
+  for (size_t i = 0; i < count; i++)
+    calls += list[i].again ? nt_window_there(&list[i].loaded.rank) : 0;
   return calls && calls <= most;
 }
 
