@@ -17,10 +17,10 @@ digest() { timeout 120 "$build/nccltrace" digest "$@" >"$work/out" 2>"$work/err"
 verdict() { timeout 60 "$build/tracediff" "$@" >"$work/report" 2>&1; }
 both() { tail -n 12 "$work/out" "$work/err" "$work/report" 2>/dev/null; }
 
-# 16 ranks in tensor, pipeline and data parallelism, of which one leaves out a call. Three quarters of the calls do not fit.
+# 16 ranks in tensor, pipeline and data parallelism, of which one leaves out a call. A third of the calls do not fit.
 traces=$work/job
 mkdir "$traces"
-seq=$("$build/bench/gen_job" "$traces" 4 2 2 1 20000 skip=5)
+seq=$("$build/bench/gen_job" "$traces" 4 2 2 1 40000 skip=5)
 digest -o "$work/digests" "$traces"
 status=$?
 [ $status = 0 ] && [ ! -s "$work/err" ] && [ "$(find "$work/digests" -type f -name '*.trace' | wc -l)" = 16 ] &&
