@@ -7,14 +7,19 @@
 struct fn_row {
   const char *symbol;
   const char *name;
-  enum nt_shape shape;
 };
 
 static const struct fn_row fn_rows[NT_FN_LIMIT] = {
-#define NT_FN(id, name, shape, params, args, fields) [id] = {"nccl" #name, #name, NT_SHAPE_##shape},
+#define NT_FN(id, name, shape, params, args, fields) [id] = {"nccl" #name, #name},
 #include "nccl/nccl_api.def"
-#define NT_CUDA_FN(id, symbol, as, shape, params, args, fields)                                    \
-  [id] = {#symbol, #as, NT_SHAPE_##shape},
+#define NT_CUDA_FN(id, symbol, as, shape, params, args, fields) [id] = {#symbol, #as},
+#include "nccl/cuda_api.def"
+};
+
+const uint8_t nt_fn_shapes[NT_FN_LIMIT] = {
+#define NT_FN(id, name, shape, params, args, fields) [id] = NT_SHAPE_##shape,
+#include "nccl/nccl_api.def"
+#define NT_CUDA_FN(id, symbol, as, shape, params, args, fields) [id] = NT_SHAPE_##shape,
 #include "nccl/cuda_api.def"
 };
 
@@ -75,25 +80,6 @@ const char *nt_fn_name(unsigned fn) {
 
 const char *nt_fn_symbol(unsigned fn) {
   return fn < NT_FN_LIMIT ? fn_rows[fn].symbol : NULL;
-}
-
-bool nt_fn_is_cuda(unsigned fn) {
-  return nt_fn_shape(fn) >= NT_SHAPE_STREAM_SYNC;
-}
-
-bool nt_fn_is_host_wait(unsigned fn) {
-  enum nt_shape shape = nt_fn_shape(fn);
-  return shape == NT_SHAPE_STREAM_SYNC || shape == NT_SHAPE_DEVICE_SYNC ||
-         shape == NT_SHAPE_EVENT_SYNC;
-}
-
-enum nt_shape nt_fn_shape(unsigned fn) {
-  return fn < NT_FN_LIMIT ? fn_rows[fn].shape : NT_SHAPE_NONE;
-}
-
-bool nt_fn_is_collective(unsigned fn) {
-  enum nt_shape shape = nt_fn_shape(fn);
-  return shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P;
 }
 
 const char *nt_dtype_name(int dtype) {

@@ -45,6 +45,7 @@ enum nt_shape {
   NT_SHAPE_GRAPH_PART,
   NT_SHAPE_GRAPH_END,
   NT_SHAPE_GRAPH_LAUNCH,
+  NT_SHAPE_LIMIT,
 };
 
 enum nt_fn {
@@ -63,18 +64,27 @@ enum nt_fn {
 const char *nt_fn_name(unsigned fn);
 /* The name that the function has in its library: "ncclAllReduce". */
 const char *nt_fn_symbol(unsigned fn);
-enum nt_shape nt_fn_shape(unsigned fn);
+extern const uint8_t nt_fn_shapes[NT_FN_LIMIT] __attribute__((visibility("hidden")));
+static inline enum nt_shape nt_fn_shape(unsigned fn) {
+  return fn < NT_FN_LIMIT ? (enum nt_shape)nt_fn_shapes[fn] : NT_SHAPE_NONE;
+}
 
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
-bool nt_fn_is_collective(unsigned fn);
+static inline bool nt_fn_is_collective(unsigned fn) {
+  return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;
+}
 /* A function of the CUDA runtime or driver, not of NCCL. */
-bool nt_fn_is_cuda(unsigned fn);
+static inline bool nt_fn_is_cuda(unsigned fn) {
+  return nt_fn_shape(fn) >= NT_SHAPE_STREAM_SYNC;
+}
 /* Of the driver. */
 static inline bool nt_fn_is_driver(unsigned fn) {
   return fn - NT_FN_FIRST_DRIVER < NT_FN_FIRST_RUNTIME - NT_FN_FIRST_DRIVER;
 }
 /* The host waits in it for a stream, an event or the device. */
-bool nt_fn_is_host_wait(unsigned fn);
+static inline bool nt_fn_is_host_wait(unsigned fn) {
+  return nt_fn_shape(fn) >= NT_SHAPE_STREAM_SYNC && nt_fn_shape(fn) <= NT_SHAPE_EVENT_SYNC;
+}
 /* What the call path asks of a function: a row of a table, no branches. */
 struct nt_fn_kind {
   uint8_t same_as; /* the function that it is another form of; 0: of none */

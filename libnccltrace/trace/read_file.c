@@ -15,6 +15,7 @@
 #include "trace/read_parts.h"
 
 #define SLOT_MAX (UINT64_C(32) << 20)
+enum { SLOT_MOSTLY = 2048 }; /* bytes that hold most copies: one read */
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
@@ -84,11 +85,11 @@ struct slot {
 /* One copy of a slot, checked. *written: there was something. */
 static void load_slot(const struct nt_trace *trace, int fd, uint64_t offset, uint64_t size,
                       uint16_t type, struct slot *out, bool *written) {
-  unsigned char head[NT_FRAME_HEADER];
+  unsigned char head[NT_FRAME_HEADER + SLOT_MOSTLY];
   uint64_t got;
   out->stored = NULL;
   *written = false;
-  if (read_fully(fd, head, sizeof head, offset, &got) || got == 0)
+  if (read_fully(fd, head, size < sizeof head ? size : sizeof head, offset, &got) || got == 0)
     return;
   int rc = nt_frame_parse(head, (size_t)got, &out->frame);
   if (rc == -NT_ERR_FOREIGN)
@@ -99,8 +100,13 @@ static void load_slot(const struct nt_trace *trace, int fd, uint64_t offset, uin
       span > size || span > SLOT_MAX || offset + span > trace->size)
     return;
   unsigned char *stored = malloc(out->frame.stored ? out->frame.stored : 1);
-  if (stored && !read_fully(fd, stored, out->frame.stored, offset + sizeof head, &got) &&
-      got == out->frame.stored && nt_frame_is_whole(&out->frame, stored))
+  bool there = stored != NULL;
+  if (there && span <= got)
+    memcpy(stored, head + NT_FRAME_HEADER, out->frame.stored);
+  else if (there)
+    there = !read_fully(fd, stored, out->frame.stored, offset + NT_FRAME_HEADER, &got) &&
+            got == out->frame.stored;
+  if (there && nt_frame_is_whole(&out->frame, stored))
     out->stored = stored;
   else
     free(stored);

@@ -111,22 +111,41 @@ void nt_finish_marks(struct nt_trace *trace) {
 const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
                                              enum nt_gpu_mark_kind kind,
                                              const struct nt_call *call) {
+  size_t near = 0;
+  return nt_trace_mark_near(trace, kind, call, &near);
+}
+
+/* How many marks start at or before the launch. */
+static size_t marks_before(const struct nt_trace *trace, const struct nt_trace_mark *key,
+                           size_t near) {
   size_t low = 0, high = trace->mark_count;
-  const struct nt_trace_mark key = {
-      .stream = call->stream, .kind = kind, .first = call->launch, .last = call->launch};
-  if (!call->stream || !call->launch || (call->flags & NT_CALL_CAPTURED))
-    return NULL;
-  /* The last one that starts at or before the launch. */
+  if (near && near <= high && by_launch(&trace->marks[near - 1], key) <= 0)
+    low = near;
+  else if (near > 1 && near <= high && by_launch(&trace->marks[near - 2], key) <= 0)
+    return near - 1;
+  if (low == high || (low && by_launch(&trace->marks[low], key) > 0))
+    return low;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (by_launch(&trace->marks[middle], &key) <= 0)
+    if (by_launch(&trace->marks[middle], key) <= 0)
       low = middle + 1;
     else
       high = middle;
   }
-  if (!low)
+  return low;
+}
+
+const struct nt_trace_mark *nt_trace_mark_near(const struct nt_trace *trace,
+                                               enum nt_gpu_mark_kind kind,
+                                               const struct nt_call *call, size_t *near) {
+  const struct nt_trace_mark key = {
+      .stream = call->stream, .kind = kind, .first = call->launch, .last = call->launch};
+  if (!call->stream || !call->launch || (call->flags & NT_CALL_CAPTURED))
     return NULL;
-  const struct nt_trace_mark *mark = &trace->marks[low - 1];
+  *near = marks_before(trace, &key, *near);
+  if (!*near)
+    return NULL;
+  const struct nt_trace_mark *mark = &trace->marks[*near - 1];
   return mark->stream == key.stream && mark->kind == key.kind && mark->last >= key.first ? mark
                                                                                          : NULL;
 }

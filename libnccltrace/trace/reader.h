@@ -147,6 +147,10 @@ struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i
 const struct nt_trace_mark *nt_trace_mark_of(const struct nt_trace *trace,
                                              enum nt_gpu_mark_kind kind,
                                              const struct nt_call *call);
+/* The same, for calls of which one lies near the other: begins to look at *near, which is 0 at first. */
+const struct nt_trace_mark *nt_trace_mark_near(const struct nt_trace *trace,
+                                               enum nt_gpu_mark_kind kind,
+                                               const struct nt_call *call, size_t *near);
 /* The kernel's number of a call's thread, 0 if it is not known. */
 uint32_t nt_trace_thread_tid(const struct nt_trace *trace, uint32_t index);
 size_t nt_trace_peer_count(const struct nt_trace *trace);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "analysis/creation.h"
+#include "analysis/each.h"
 #include "analysis/freeze_parts.h"
 #include "nccl/nccl_types.h"
 
@@ -191,7 +192,8 @@ static bool is_balanced(const struct nt_search *s, uint32_t joint_index) {
   return !s->divergences[joint_index];
 }
 
-static int find_rank_facts(struct nt_search *s, uint32_t index) {
+static int find_rank_facts(void *ctx, uint32_t index) {
+  struct nt_search *s = ctx;
   const struct nt_model_rank *rank = &s->job->model->ranks[index];
   struct nt_rank_facts *facts = &s->ranks[index];
   facts->calls = malloc(((size_t)rank->call_count + 1) * sizeof *facts->calls);
@@ -223,9 +225,6 @@ static int find_rank_facts(struct nt_search *s, uint32_t index) {
 }
 
 int nt_freeze_facts(struct nt_search *s) {
-  int status = 0;
   find_facts(s);
-  for (uint32_t i = 0; i < s->job->model->rank_count && !status; i++)
-    status = find_rank_facts(s, i);
-  return status;
+  return nt_each(s->job->model->rank_count, find_rank_facts, s);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/each.h"
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 #include "analysis/lateness.h"
@@ -435,7 +436,8 @@ static int tell(struct slow *s) {
   return status;
 }
 
-static int measure(struct slow *s, uint32_t index) {
+static int measure(void *ctx, uint32_t index) {
+  struct slow *s = ctx;
   const struct nt_inquiry *inquiry = s->inquiry;
   int status =
       nt_lateness_measure(inquiry->job, &inquiry->clocks, index, false, &s->by_clock[index]);
@@ -452,8 +454,8 @@ int nt_judge_slow(struct nt_inquiry *inquiry) {
   s.by_duration = calloc(joints + 1u, sizeof *s.by_duration);
   s.list = calloc(2 * joints + 1u, sizeof *s.list);
   int status = s.by_clock && s.by_duration && s.list ? 0 : -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < joints && !status; i++)
-    status = measure(&s, i);
+  if (!status)
+    status = nt_each(joints, measure, &s);
   for (uint32_t i = 0; i < joints && !status; i++)
     status = judge_joint(&s, i, &s.by_clock[i]);
   for (uint32_t i = 0; i < joints && !status; i++)

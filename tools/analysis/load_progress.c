@@ -49,6 +49,9 @@ static bool is_launched(const struct nt_model_call *call) {
 
 int64_t nt_load_first_abort(const struct nt_model_rank *rank) {
   int64_t first = INT64_MAX;
+  if (!nt_model_may_have(rank, NT_SHAPE_COMM_ABORT) &&
+      !nt_model_may_have(rank, NT_SHAPE_COMM_SHRINK))
+    return first;
   for (uint32_t i = 0; i < rank->call_count; i++)
     if (nt_call_aborts(&rank->calls[i]) && rank->calls[i].enter_ns < first)
       first = rank->calls[i].enter_ns;

@@ -24,6 +24,7 @@ struct way {
   uint32_t count;
   int64_t device_ns;
   uint32_t sampled_stream, sampled_launch; /* the last duration that was found */
+  size_t durations, reached, finished;     /* where marks were found last */
 };
 
 static bool is_launched(const struct nt_model_call *call) {
@@ -67,7 +68,8 @@ static int64_t sampled_ns(struct way *way, const struct nt_trace *trace,
   if (call->stream == way->sampled_stream && call->launch < way->sampled_launch &&
       call->launch + TIMED_EVERY / 2 > way->sampled_launch)
     return 0;
-  const struct nt_trace_mark *mark = nt_trace_mark_of(trace, NT_GPU_DURATION, call);
+  const struct nt_trace_mark *mark =
+      nt_trace_mark_near(trace, NT_GPU_DURATION, call, &way->durations);
   if (!mark)
     return 0;
   way->sampled_stream = call->stream;
@@ -75,10 +77,12 @@ static int64_t sampled_ns(struct way *way, const struct nt_trace *trace,
   return mark->not_before_ns;
 }
 
-static void look_up(struct nt_model_seen *seen, const struct nt_trace *trace,
+static void look_up(struct way *way, struct nt_model_seen *seen, const struct nt_trace *trace,
                     const struct nt_call *from, const struct nt_model_call *call) {
-  const struct nt_trace_mark *reached = nt_trace_mark_of(trace, NT_GPU_REACHED, from);
-  const struct nt_trace_mark *finished = nt_trace_mark_of(trace, NT_GPU_FINISHED, from);
+  const struct nt_trace_mark *reached =
+      nt_trace_mark_near(trace, NT_GPU_REACHED, from, &way->reached);
+  const struct nt_trace_mark *finished =
+      nt_trace_mark_near(trace, NT_GPU_FINISHED, from, &way->finished);
   if (reached)
     seen->reached_us = after(call, reached->by_ns);
   if (reached && reached->not_before_ns > call->enter_ns)
@@ -125,7 +129,7 @@ static void walk(struct nt_model_rank *rank, const struct nt_trace *trace,
                  : 0;
     if (left[call->view]) {
       left[call->view]--;
-      look_up(&seen, trace, &calls[i], call);
+      look_up(&way, &seen, trace, &calls[i], call);
       if (is_first(rank, i)) /* marks are looked at now and then, so by then at the latest */
         seen.reached_us = seen.unreached_us ? seen.unreached_us : 1;
       if (!(call->flags & NT_CALL_IN_PROGRESS))

@@ -175,6 +175,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
       break;
     }
     call->fn = from->fn;
+    rank->shapes |= UINT64_C(1) << nt_fn_shape(call->fn);
     call->view = hint = view_of(rank, from->comm, hint);
     call->enter_ns = from->enter_ns;
     call->exit_ns = from->exit_ns;

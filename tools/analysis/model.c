@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/replayed.h"
 #include "analysis/damage.h"
+#include "analysis/each.h"
+#include "analysis/replayed.h"
 #include "analysis/runs.h"
 #include "analysis/world_claims.h"
 #include "nccl/nccl_api.h"
@@ -438,6 +439,14 @@ static int32_t expected_ranks(const struct nt_model *model) {
   return expected;
 }
 
+static int settle_rank(void *model, uint32_t i) {
+  struct nt_model_rank *rank = &((struct nt_model *)model)->ranks[i];
+  mark_pending(rank);
+  mark_abandoned(rank);
+  rank->leaving = is_leaving(rank);
+  return 0;
+}
+
 int nt_model_settle(struct nt_model *model) {
   if (!model->rank_count)
     return 0;
@@ -452,11 +461,7 @@ int nt_model_settle(struct nt_model *model) {
     return status;
   qsort(model->ranks, model->rank_count, sizeof *model->ranks, by_world);
   drop_doubles(model);
-  for (uint32_t i = 0; i < model->rank_count; i++) {
-    mark_pending(&model->ranks[i]);
-    mark_abandoned(&model->ranks[i]);
-    model->ranks[i].leaving = is_leaving(&model->ranks[i]);
-  }
+  (void)nt_each(model->rank_count, settle_rank, model);
   int32_t expected = expected_ranks(model);
   if (expected > model->expected)
     model->expected = expected;

@@ -16,6 +16,7 @@
 
 #include "cli/process_text.h"
 #include "cli/rank_set.h"
+#include "nccl/nccl_api.h"
 #include "trace/reader.h"
 
 #define NT_NONE UINT32_MAX          /* no such index */
@@ -210,7 +211,10 @@ struct nt_model_rank {
   uint32_t seen_count;
   struct nt_model_call *calls; /* by thread, in program order within one */
   uint32_t call_count, call_room;
+  uint64_t shapes; /* of its calls, bits 1 << enum nt_shape; 0: not known */
 };
+
+_Static_assert(NT_SHAPE_LIMIT <= 64, "bits of shapes");
 
 /* A file that was meant, and why nothing of it is in the model. */
 struct nt_unreadable {
@@ -242,6 +246,10 @@ struct nt_model_view *nt_model_add_view(struct nt_model_rank *rank);
 struct nt_model_call *nt_model_add_call(struct nt_model_rank *rank);
 /* Makes room for so many calls and no more. Returns 0 or -NT_ERR_MEMORY. */
 int nt_model_reserve_calls(struct nt_model_rank *rank, uint32_t count);
+/* False: none of its calls has that shape. */
+static inline bool nt_model_may_have(const struct nt_model_rank *rank, enum nt_shape shape) {
+  return !rank->shapes || rank->shapes >> shape & 1;
+}
 /* The number of a call site, for nt_model_call.at; 0 when there is no memory. */
 uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text);
 /* Its text, NULL if it is 0 or not known. */

@@ -20,9 +20,22 @@ const struct nt_member *nt_p2p_partner(const struct nt_job *job, const struct nt
   return member && nt_member_rank(job, member)->cut ? NULL : member;
 }
 
+/* When the rank entered the oldest call that is there. `oldest`, by rank, keeps it; 0: not asked for yet. */
+static int64_t oldest_of(const struct nt_job *job, uint32_t r, int64_t *oldest) {
+  const struct nt_model_rank *rank = &job->model->ranks[r];
+  if (oldest[r])
+    return oldest[r];
+  oldest[r] = INT64_MAX;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].enter_ns < oldest[r])
+      oldest[r] = rank->calls[i].enter_ns;
+  return oldest[r];
+}
+
 /* Would the partner's call be in its trace if it had been made? `last`: the greatest position that the partner has in the
  * queue, 0 if it has none. */
-static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end, uint32_t last) {
+static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end, uint32_t last,
+                       int64_t *oldest) {
   const struct nt_member *partner = nt_p2p_partner(job, end);
   if (!partner)
     return true; /* no trace: reported as such */
@@ -35,11 +48,7 @@ static bool would_show(const struct nt_job *job, const struct nt_p2p_end *end, u
     return true;
   if (!end->is_send && nt_p2p_call(job, end)->progress == NT_PROGRESS_FINISHED)
     return false; /* what was received has been sent */
-  int64_t oldest = INT64_MAX;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    if (rank->calls[i].enter_ns < oldest)
-      oldest = rank->calls[i].enter_ns;
-  return oldest < nt_p2p_call(job, end)->enter_ns;
+  return oldest_of(job, partner->rank, oldest) < nt_p2p_call(job, end)->enter_ns;
 }
 
 /* AlltoAll, Gather and Scatter are sends and receives to NCCL: does one of the partner stand at the other side of
@@ -49,6 +58,8 @@ static bool meets_collective(const struct nt_job *job, const struct nt_p2p_end *
   if (!partner || end->signal)
     return false;
   const struct nt_model_rank *rank = nt_member_rank(job, partner);
+  if (!nt_model_may_have(rank, NT_SHAPE_COLL_P2P))
+    return false;
   const enum nt_shape counterpart = end->is_send ? NT_SHAPE_RECV : NT_SHAPE_SEND;
   const int32_t peer = end->is_send ? end->source : end->destination;
   bool known = !rank->lost && !rank->overwritten;
@@ -152,14 +163,17 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
     return status;
   out->unmatched = malloc(((size_t)out->count + 1) * sizeof *out->unmatched);
   out->uneven = malloc(((size_t)out->count + 1) * sizeof *out->uneven);
-  if (!out->unmatched || !out->uneven)
+  int64_t *oldest = calloc((size_t)job->model->rank_count + 1, sizeof *oldest);
+  if (!out->unmatched || !out->uneven || !oldest) {
+    free(oldest);
     return -NT_ERR_MEMORY;
+  }
   for (uint32_t i = 0; i < out->count; i++) {
     const struct nt_p2p_end *a = &out->ends[i], *b = a + 1;
     if (i == following)
       following = find_last(out, i, last);
     if (i + 1 == out->count || !nt_p2p_is_pair(a, b)) {
-      if (!(a->signal && a->is_send) && would_show(job, a, last[!a->is_send]) &&
+      if (!(a->signal && a->is_send) && would_show(job, a, last[!a->is_send], oldest) &&
           !meets_collective(job, a))
         out->unmatched[out->unmatched_count++] = i;
       continue;
@@ -168,6 +182,7 @@ int nt_p2p_match(const struct nt_job *job, struct nt_p2p *out) {
       out->uneven[out->uneven_count++] = i;
     i++;
   }
+  free(oldest);
   return find_shifts(job, out);
 }
 

@@ -60,6 +60,8 @@ static int count_message(void *arg, uint32_t index) {
 static int count_replayed(const struct nt_model_rank *rank, uint64_t *count, bool *signals) {
   struct counter counter = {rank, *count};
   struct nt_graphs graphs;
+  if (!nt_model_may_have(rank, NT_SHAPE_GRAPH_LAUNCH) && !nt_model_may_have(rank, NT_SHAPE_RMA))
+    return 0;
   int status = nt_graphs_build(rank, &graphs);
   for (uint32_t i = 0; i < rank->call_count; i++)
     *signals |= nt_call_signal(&rank->calls[i]) != 0;
@@ -195,6 +197,7 @@ static int replay(struct nt_model_rank *rank) {
   if (calls) {
     free(rank->calls);
     rank->calls = calls;
+    rank->shapes = 0;
     rank->call_count = rank->call_room = rank->call_count + at.made_count;
     for (uint32_t i = 0; i < rank->stack_count; i++)
       rank->stacks[i].call = place[rank->stacks[i].call];

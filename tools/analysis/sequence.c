@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/each.h"
 #include "nccl/comm_id.h"
 #include "nccl/signature.h"
 #include "nccl/nccl_api.h"
@@ -120,7 +121,8 @@ static void note_creation(struct nt_job *job, uint32_t r, uint32_t index) {
 }
 
 /* First pass over a rank's calls: bounds of every member's window, and how it left. */
-static void find_bounds(struct nt_job *job, uint32_t r) {
+static int find_bounds(void *ctx, uint32_t r) {
+  struct nt_job *job = ctx;
   const struct nt_model_rank *rank = &job->model->ranks[r];
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
@@ -146,6 +148,7 @@ static void find_bounds(struct nt_job *job, uint32_t r) {
       member->ended_call = i;
     }
   }
+  return 0;
 }
 
 static uint32_t furthest_of(const struct nt_joint *joint) {
@@ -181,7 +184,8 @@ static int make_window(const struct nt_job *job, struct nt_member *member, uint3
   return 0;
 }
 
-static void fill_windows(struct nt_job *job, uint32_t r) {
+static int fill_windows(void *ctx, uint32_t r) {
+  struct nt_job *job = ctx;
   const struct nt_model_rank *rank = &job->model->ranks[r];
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
@@ -197,10 +201,19 @@ static void fill_windows(struct nt_job *job, uint32_t r) {
     member->call[call->seq - member->first] = i;
     member->sig[call->seq - member->first] = nt_call_signature(call);
   }
+  return 0;
+}
+
+static int make_windows(void *ctx, uint32_t i) {
+  struct nt_job *job = ctx;
+  const uint32_t furthest = furthest_of(&job->joints[i]);
+  int status = 0;
+  for (uint32_t j = 0; j < job->joints[i].member_count && !status; j++)
+    status = make_window(job, &job->joints[i].members[j], furthest);
+  return status;
 }
 
 int nt_sequences_build(struct nt_job *job) {
-  int status = 0;
   for (uint32_t i = 0; i < job->joint_count; i++)
     for (uint32_t j = 0; j < job->joints[i].member_count; j++) {
       struct nt_member *member = &job->joints[i].members[j];
@@ -208,16 +221,10 @@ int nt_sequences_build(struct nt_job *job) {
       member->split_call = member->sync_call = member->create_call = NT_NONE;
       member->ended_ns = 0;
     }
-  for (uint32_t r = 0; r < job->model->rank_count; r++)
-    find_bounds(job, r);
-  for (uint32_t i = 0; i < job->joint_count && !status; i++) {
-    const uint32_t furthest = furthest_of(&job->joints[i]);
-    for (uint32_t j = 0; j < job->joints[i].member_count && !status; j++)
-      status = make_window(job, &job->joints[i].members[j], furthest);
-  }
-  for (uint32_t r = 0; r < job->model->rank_count && !status; r++)
-    fill_windows(job, r);
-  return status;
+  int status = nt_each(job->model->rank_count, find_bounds, job);
+  if (!status)
+    status = nt_each(job->joint_count, make_windows, job);
+  return status ? status : nt_each(job->model->rank_count, fill_windows, job);
 }
 
 void nt_member_group(const struct nt_job *job, const struct nt_member *member, uint32_t position,

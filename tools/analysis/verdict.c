@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/describe.h"
+#include "analysis/each.h"
 #include "analysis/graphs.h"
 #include "analysis/inquiry.h"
 #include "analysis/moved.h"
@@ -22,6 +23,12 @@ static void free_divergences(struct nt_inquiry *inquiry) {
   inquiry->divergences = NULL;
 }
 
+static int align(void *ctx, uint32_t i) {
+  struct nt_inquiry *inquiry = ctx;
+  struct nt_job *job = inquiry->job;
+  return nt_align_joint(job, &job->joints[i], &inquiry->divergences[i]);
+}
+
 /* Sequences, differences and messages up to the cut. */
 static int compare(struct nt_inquiry *inquiry) {
   struct nt_job *job = inquiry->job;
@@ -31,8 +38,8 @@ static int compare(struct nt_inquiry *inquiry) {
   inquiry->divergences = calloc((size_t)job->joint_count + 1, sizeof *inquiry->divergences);
   if (!inquiry->divergences)
     status = -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < job->joint_count && !status; i++)
-    status = nt_align_joint(job, &job->joints[i], &inquiry->divergences[i]);
+  if (!status)
+    status = nt_each(job->joint_count, align, inquiry);
   for (uint32_t i = 0; i < job->joint_count && !status; i++)
     status = nt_moved_settle(job, &job->joints[i], &inquiry->divergences[i]);
   return status ? status : nt_p2p_match(job, &inquiry->p2p);

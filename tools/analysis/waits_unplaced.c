@@ -27,7 +27,16 @@ static bool is_stuck(const struct nt_job *job, uint32_t rank, uint32_t index) {
          call->progress == NT_PROGRESS_UNFINISHED;
 }
 
+static bool any_unplaced(const struct nt_job *job) {
+  for (uint32_t j = 0; j < job->joint_count; j++)
+    if (!job->joints[j].size_known && !job->joints[j].numbered)
+      return true;
+  return false;
+}
+
 int nt_stuck_unplaced(struct nt_finder *f) {
+  if (!any_unplaced(f->job))
+    return 0;
   for (uint32_t r = 0; r < f->job->model->rank_count; r++) {
     const struct nt_model_rank *rank = &f->job->model->ranks[r];
     uint32_t found = NT_NONE;

@@ -73,6 +73,8 @@ int nt_stuck_windows(struct nt_finder *f) {
   int status = made ? 0 : -NT_ERR_MEMORY;
   for (uint32_t r = 0; r < f->job->model->rank_count && !status; r++) {
     const struct nt_model_rank *rank = &f->job->model->ranks[r];
+    if (!nt_model_may_have(rank, NT_SHAPE_WINDOW))
+      continue;
     for (uint32_t i = 0; i < rank->call_count; i++)
       if (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_WINDOW && rank->calls[i].view != NT_NONE &&
           f->job->places[r][rank->calls[i].view].joint != NT_NONE)

@@ -18,6 +18,7 @@
 
 #include "analysis/align.h"
 #include "analysis/anchors.h"
+#include "analysis/each.h"
 #include "analysis/queues.h"
 #include "analysis/sequence.h"
 #include "analysis/window_parts.h"
@@ -64,38 +65,58 @@ void nt_window_sums(const struct nt_job *job, uint32_t r, const uint32_t *positi
   }
 }
 
-/* What is known of the calls in front of those that were read, by joint. */
+/* What is known of the calls in front of those that were read. */
 struct before {
-  uint32_t *positions;
+  const struct nt_job *job;
+  uint32_t *positions; /* by joint */
   uint64_t *sums;
   bool *known;
+  struct nt_window_tail **tails; /* by rank and view */
   const struct nt_divergence
       *told; /* NULL, or where a difference was read, which is none of these */
 };
 
-static const char *compare_rank(const struct nt_job *job, uint32_t r, struct before *before) {
-  const uint32_t count = job->model->ranks[r].view_count;
-  struct nt_window_tail *tails = malloc(((size_t)count + 1) * sizeof *tails);
-  const char *lacks = tails ? NULL : no_memory;
-  if (tails)
-    nt_window_sums(job, r, before->positions, tails);
-  for (uint32_t v = 0; v < count && !lacks; v++) {
-    const uint32_t joint = job->places[r][v].joint;
+static int sum_rank(void *ctx, uint32_t r) {
+  struct before *before = ctx;
+  const size_t room = (size_t)before->job->model->ranks[r].view_count + 1;
+  before->tails[r] = malloc(room * sizeof **before->tails);
+  if (!before->tails[r])
+    return -NT_ERR_MEMORY;
+  nt_window_sums(before->job, r, before->positions, before->tails[r]);
+  return 0;
+}
+
+static const char *compare_rank(struct before *before, uint32_t r) {
+  for (uint32_t v = 0; v < before->job->model->ranks[r].view_count; v++) {
+    const uint32_t joint = before->job->places[r][v].joint;
+    const uint64_t sum = before->tails[r][v].sum;
     if (joint == NT_NONE || (before->told && before->told[joint].position))
       continue;
-    if (!before->known[joint])
-      before->sums[joint] = tails[v].sum;
-    else if (before->sums[joint] != tails[v].sum)
-      lacks = "earlier collectives differ";
+    if (before->known[joint] && before->sums[joint] != sum)
+      return "earlier collectives differ";
+    before->sums[joint] = sum;
     before->known[joint] = true;
   }
-  free(tails);
+  return NULL;
+}
+
+static const char *compare_sums(struct before *before) {
+  const struct nt_job *job = before->job;
+  const uint32_t count = job->model->rank_count;
+  before->tails = calloc((size_t)count + 1, sizeof *before->tails);
+  const char *lacks = before->tails && !nt_each(count, sum_rank, before) ? NULL : no_memory;
+  for (uint32_t r = 0; r < count && !lacks; r++)
+    lacks = compare_rank(before, r);
+  for (uint32_t r = 0; r < count && before->tails; r++)
+    free(before->tails[r]);
+  free(before->tails);
   return lacks;
 }
 
 static const char *compare_collectives(const struct nt_job *job, const struct nt_divergence *told) {
   const size_t room = (size_t)job->joint_count + 1;
-  struct before before = {.positions = calloc(room, sizeof *before.positions),
+  struct before before = {.job = job,
+                          .positions = calloc(room, sizeof *before.positions),
                           .sums = calloc(room, sizeof *before.sums),
                           .known = calloc(room, sizeof *before.known),
                           .told = told};
@@ -103,8 +124,8 @@ static const char *compare_collectives(const struct nt_job *job, const struct nt
   for (uint32_t i = 0; i < job->joint_count && !lacks; i++)
     if (!nt_window_before(&job->joints[i], &before.positions[i]) && !(told && told[i].position))
       lacks = "a rank is further behind than the last calls reach";
-  for (uint32_t r = 0; r < job->model->rank_count && !lacks; r++)
-    lacks = compare_rank(job, r, &before);
+  if (!lacks)
+    lacks = compare_sums(&before);
   free(before.positions);
   free(before.sums);
   free(before.known);
@@ -260,17 +281,21 @@ static bool is_rank_plain(const struct nt_model_rank *rank, bool *told) {
   return !rank->lost && !rank->abandoned && !rank->cut && !rank->comms_lost;
 }
 
+enum { NOT_PLAIN = 1 };
+
+static int look_at_rank(void *ctx, uint32_t r) {
+  const struct nt_model *model = ctx;
+  bool *told = calloc((size_t)model->ranks[r].view_count + 1, sizeof *told);
+  const int found = !told ? -NT_ERR_MEMORY : is_rank_plain(&model->ranks[r], told) ? 0 : NOT_PLAIN;
+  free(told);
+  return found;
+}
+
 static const char *look_at_ranks(const struct nt_model *model) {
-  const char *lacks = NULL;
-  for (uint32_t r = 0; r < model->rank_count && !lacks; r++) {
-    bool *told = calloc((size_t)model->ranks[r].view_count + 1, sizeof *told);
-    if (!told)
-      lacks = no_memory;
-    else if (!is_rank_plain(&model->ranks[r], told))
-      lacks = "graphs, errors, ended communicators or lost calls";
-    free(told);
-  }
-  return lacks;
+  const int found = nt_each(model->rank_count, look_at_rank, (void *)model);
+  return !found               ? NULL
+         : found == NOT_PLAIN ? "graphs, errors, ended communicators or lost calls"
+                              : no_memory;
 }
 
 static bool differs(const struct nt_inquiry *inquiry) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracediff: aligns the traces of all ranks of a job and says which rank, which call. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 /* Of each trace the last calls are read first, if the traces are large; and where these do not tell, as many as memory is
  * meant for, some 85 bytes each. A file has no fewer than two bytes a call. */
 enum { WINDOW = 256, CALL_BYTES = 2 };
+enum { HEAP_STEP = 8 << 20 }; /* bytes; jobs need hundreds of MB in small pieces */
 #define SMALL_BYTES (UINT64_C(8) << 20)
 #define CALLS_MAX (UINT64_C(20) << 20)
 
@@ -72,6 +74,7 @@ int main(int argc, char **argv) {
   struct nt_options parser;
   nt_options_start(&parser, &usage, argc, argv);
   int id;
+  (void)mallopt(M_TOP_PAD, HEAP_STEP);
   while ((id = nt_options_next(&parser)) > 0) {
     if (id == OPT_JSON)
       json = true;

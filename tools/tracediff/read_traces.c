@@ -7,7 +7,6 @@
 #include "tracediff/read_traces.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 
 #include <uthash.h>
 
+#include "analysis/each.h"
 #include "analysis/window_whole.h"
 #include "cli/progress_bar.h"
 
@@ -122,18 +122,10 @@ static void *help(void *reading) {
   return NULL;
 }
 
-static size_t processors(void) {
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return count < 1 ? 1 : (size_t)count;
-}
-
 static void read_all(struct reading *reading, bool quiet) {
   struct nt_progress_bar progress = {0};
   pthread_t threads[THREADS_MAX];
-  size_t wanted = processors(), started = 0;
-  if (wanted > THREADS_MAX)
-    wanted = THREADS_MAX;
+  size_t wanted = nt_each_processors(), started = 0;
   if (wanted > reading->count / EACH_MIN + 1)
     wanted = reading->count / EACH_MIN + 1;
   if (!quiet)
