@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "analysis/describe.h"
-#include "analysis/knot_parts.h"
+#include "analysis/knot_turns.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -231,6 +231,7 @@ static int tell_stray(const struct nt_knot *knot, const struct nt_stuck *stuck, 
                       struct nt_finding *finding) {
   const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
   char text[NT_UNMATCHED_TEXT];
+  finding->class = NT_CLASS_P2P;
   finding->joint = stuck->joint;
   finding->fn = nt_p2p_call(knot->inquiry->job, end)->fn;
   finding->seq = stuck->seq;
@@ -250,13 +251,20 @@ static int judge(struct nt_knot *knot) {
   const struct nt_stuck *stuck = NULL;
   struct nt_finding *finding = nt_inquiry_add(inquiry, classify(knot), NT_NONE);
   int status = finding ? 0 : -NT_ERR_MEMORY;
-  const bool messages = !status && finding->class == NT_CLASS_P2P;
+  const bool open = !status && (finding->class == NT_CLASS_CYCLE ||
+                                finding->class == NT_CLASS_ORDER || finding->class == NT_CLASS_P2P);
+  const bool messages = open && finding->class == NT_CLASS_P2P;
+  struct nt_last_turn last = {0};
   const struct nt_stuck *stray = messages ? nt_knot_wrong_peer(knot) : NULL;
   if (stray)
     return tell_stray(knot, stray, "peer", finding);
-  if (!status && (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER ||
-                  finding->class == NT_CLASS_P2P))
-    stuck = nt_knot_blame_by_past(knot, finding, &seq, &status);
+  if (open)
+    status = nt_knot_last_turn(knot, &last);
+  stray = open && !status ? nt_knot_added_message(knot, &last) : NULL;
+  if (stray)
+    return tell_stray(knot, stray, NULL, finding);
+  if (open && !status)
+    stuck = nt_knot_blame_by_past(knot, &last, finding, &seq, &status);
   bool skipped = stuck != NULL;
   stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
   if (stray)

@@ -11,6 +11,7 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
+#include "analysis/queue_turns.h"
 #include "analysis/witnesses.h"
 #include "analysis/sequence.h"
 #include "cli/text.h"
@@ -119,6 +120,16 @@ static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
     own = theirs = true;
     if (lacks_members(inquiry, end->joint))
       finding->confidence = NT_UNDECIDED;
+  }
+  const enum nt_queue_side side = nt_queue_departs(inquiry->job, &inquiry->p2p, end, partner);
+  if (side != NT_QUEUE_UNTOLD) {
+    finding->confidence = NT_LIKELY;
+    own = side == NT_QUEUE_OWN;
+    theirs = !own;
+    nt_lines_add(&finding->evidence,
+                 "between two collectives rank %d made another number of these messages than in "
+                 "all other turns, the other side the same as always",
+                 inquiry->job->model->ranks[own ? end->rank : partner].world);
   }
   const uint32_t peers = nt_witnesses_without(inquiry, end);
   if (peers) {

@@ -53,10 +53,12 @@ bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct 
 /* Did the rank call at this moment from a line that it had called from before, or in a group with such a call? In a new
  * place its turns may have ended. */
 bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at);
+struct nt_last_turn; /* knot_turns.h */
 /* Blames those who by their past have skipped an operation, and returns that, the oldest; NULL if there is none. Its
  * place in the sequence goes to *seq where an earlier one than it was skipped, which looks alike. */
-const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
-                                             uint32_t *seq, int *status);
+const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_last_turn *last,
+                                             struct nt_finding *finding, uint32_t *seq,
+                                             int *status);
 /* The same by what ranks of other communicators did at the same place of the program (witnesses.h). */
 const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
                                                   struct nt_finding *finding, uint32_t *seq,
@@ -73,6 +75,10 @@ const struct nt_stuck *nt_knot_wrong_peer(const struct nt_knot *knot);
 /* The only message of the circle that begins a queue, and lacks its other side: made in a group that had twice been without, while its partner and
  * all others do as before. NULL if it is not so. */
 const struct nt_stuck *nt_knot_message_too_many(const struct nt_knot *knot);
+/* The first message without other side of a rank that made steps in this turn that are new to it, while all others go on as
+ * before; NULL if it is not so. */
+const struct nt_stuck *nt_knot_added_message(const struct nt_knot *knot,
+                                             const struct nt_last_turn *last);
 /* Where most have gone on with the call `common` of a communicator, and the others launch once more a graph of it that
  * they had launched over and over, with no call in between: that launch. NULL else. */
 const struct nt_stuck *nt_knot_extra_launch(const struct nt_knot *knot, uint32_t common);

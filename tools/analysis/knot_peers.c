@@ -3,7 +3,7 @@
  * A circle of messages that one stray message closes: everybody else in it does as before, and waits for the rest of that
  * message's group, or for the one that should have been sent in its place.
  */
-#include "analysis/knot_parts.h"
+#include "analysis/knot_turns.h"
 
 /* A send or receive whose other side nobody has called. */
 static bool is_lonely(const struct nt_stuck *stuck) {
@@ -87,4 +87,18 @@ const struct nt_stuck *nt_knot_message_too_many(const struct nt_knot *knot) {
     steady |= other->rank == partner->rank && other->seq > 2;
   }
   return steady ? lonely : NULL;
+}
+
+const struct nt_stuck *nt_knot_added_message(const struct nt_knot *knot,
+                                             const struct nt_last_turn *last) {
+  const struct nt_stuck *found = NULL;
+  if (!last->told || last->departure.rank == NT_NONE || last->departure.turn.story != NT_TURN_ADDED)
+    return NULL;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
+    if (is_lonely(stuck) && knot->inquiry->p2p.ends[stuck->item].rank == last->departure.rank &&
+        (!found || stuck->since_ns < found->since_ns))
+      found = stuck;
+  }
+  return found;
 }

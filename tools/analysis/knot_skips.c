@@ -176,14 +176,23 @@ static const struct nt_stuck *blame_departed(const struct nt_knot *knot,
   return found;
 }
 
-const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_finding *finding,
-                                             uint32_t *seq, int *status) {
+const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct nt_last_turn *last,
+                                             struct nt_finding *finding, uint32_t *seq,
+                                             int *status) {
   struct nt_departures who = {0};
   const struct nt_stuck *found = NULL;
+  const struct nt_departure *alone = &last->departure;
+  if (last->told && alone->rank != NT_NONE && alone->turn.story == NT_TURN_LEFT_OUT)
+    found = blame_departed(knot, &(struct nt_departures){.list = &last->departure, .count = 1},
+                           finding, seq, status);
+  if (found || *status)
+    return found;
   *status = nt_knot_departures(knot, &who);
-  if (!*status && !who.common)
+  const bool open =
+      !who.common && !(last->told && alone->rank == NT_NONE); /* else all kept theirs */
+  if (!*status && open)
     found = blame_skippers(knot, finding, status);
-  if (!*status && !who.common && !found)
+  if (!*status && open && !found)
     found = blame_departed(knot, &who, finding, seq, status);
   if (!*status && !found)
     found = nt_knot_blame_by_witnesses(knot, finding, seq, status);

@@ -24,4 +24,12 @@ struct nt_departures {
 /* Returns 0 or a negative enum nt_err; the caller frees out->list. */
 int nt_knot_departures(const struct nt_knot *knot, struct nt_departures *out);
 
+/* The present turn, since all around the knot made a collective together, against the one before. */
+struct nt_last_turn {
+  bool told;                     /* all of them go on as before, line by line, but at most one */
+  struct nt_departure departure; /* that one; rank NT_NONE: none */
+};
+
+int nt_knot_last_turn(const struct nt_knot *knot, struct nt_last_turn *out);
+
 #endif

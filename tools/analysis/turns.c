@@ -25,7 +25,7 @@ struct step {
   uint64_t what; /* the kind, and of collectives the function */
   uint64_t kind;
   int64_t enter_ns;
-  uint32_t order, seq;
+  uint32_t order, seq, at; /* the line, 0 for launches */
 };
 
 struct steps {
@@ -76,7 +76,8 @@ static int add_calls(const struct nt_job *job, uint32_t rank, struct steps *step
     status = add(steps, (struct step){.what = kind | function,
                                       .kind = kind,
                                       .enter_ns = call->enter_ns,
-                                      .seq = call->seq});
+                                      .seq = call->seq,
+                                      .at = call->at});
   }
   return status;
 }
@@ -199,23 +200,108 @@ static void tell(const struct steps *steps, const uint32_t *joints, uint32_t joi
   list_left_out(steps, turn, found, count, out);
 }
 
+/* All steps of the rank in their order; none where some are lost. */
+static int list_steps(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
+                      struct steps *steps) {
+  if (job->model->ranks[rank].lost)
+    return 0;
+  int status = add_calls(job, rank, steps);
+  if (!status)
+    status = add_launches(job, replays, rank, steps);
+  if (!status && steps->count)
+    qsort(steps->list, steps->count, sizeof *steps->list, by_time);
+  return status;
+}
+
 int nt_turn_of(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
                const uint32_t *joints, uint32_t joint_count, struct nt_turn *out) {
   struct steps steps = {0};
   memset(out, 0, sizeof *out);
-  if (job->model->ranks[rank].lost)
-    return 0;
-  int status = add_calls(job, rank, &steps);
-  if (!status)
-    status = add_launches(job, replays, rank, &steps);
+  int status = list_steps(job, replays, rank, &steps);
   if (!status && steps.count) {
-    qsort(steps.list, steps.count, sizeof *steps.list, by_time);
     if (steps.count > PAST) {
       memmove(steps.list, steps.list + steps.count - PAST, PAST * sizeof *steps.list);
       steps.count = PAST;
     }
     tell(&steps, joints, joint_count, out);
   }
+  free(steps.list);
+  return status;
+}
+
+static bool is_equal(const struct step *a, const struct step *b) {
+  return a->what == b->what && a->at == b->at;
+}
+
+static uint32_t equal_run(const struct step *a, const struct step *b, uint32_t count) {
+  uint32_t i = 0;
+  while (i < count && is_equal(&a[i], &b[i]))
+    i++;
+  return i;
+}
+
+static bool is_in(const struct step *list, uint32_t count, const struct step *step) {
+  for (uint32_t i = 0; i < count; i++)
+    if (is_equal(&list[i], step))
+      return true;
+  return false;
+}
+
+/* Behind the same call as now, has it all been so before? */
+static bool was_so(const struct steps *steps, uint32_t second) {
+  const uint32_t count = steps->count - second;
+  for (uint32_t i = 1; i + count <= second; i++)
+    if (is_equal(&steps->list[i - 1], &steps->list[second - 1]) &&
+        equal_run(&steps->list[i], &steps->list[second], count) == count)
+      return true;
+  return false;
+}
+
+/* One turn begins at `first`, the present one at `second`. */
+static void tell_since(const struct steps *steps, uint32_t first, uint32_t second,
+                       struct nt_turn *out) {
+  const struct step *turn = &steps->list[first], *own = &steps->list[second];
+  const uint32_t length = second - first, count = steps->count - second;
+  const uint32_t same = equal_run(own, turn, count < length ? count : length);
+  out->length = length;
+  if (same == count)
+    out->story = NT_TURN_KEPT;
+  if (same == count || was_so(steps, second))
+    return;
+  out->at_ns = own[same].enter_ns;
+  for (uint32_t k = 1; k < length && k <= NT_TURN_STEPS && count - same < length; k++) {
+    uint32_t i = same;
+    while (i < count && is_equal(&own[i], &turn[(i + k) % length]))
+      i++;
+    if (i < count)
+      continue;
+    out->story = NT_TURN_LEFT_OUT;
+    list_left_out(steps, (struct stretch){first, length}, second + same, k, out);
+    return;
+  }
+  for (uint32_t k = 1; same + k <= count && k <= NT_TURN_STEPS; k++) {
+    const uint32_t rest = count - same - k;
+    if (same + rest > length || equal_run(&own[same + k], &turn[same], rest) < rest)
+      continue;
+    if (!rest && (k > 1 || is_in(turn, length, &own[same])))
+      continue; /* it may have gone another way */
+    out->story = NT_TURN_ADDED;
+    return;
+  }
+}
+
+int nt_turn_since(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
+                  int64_t first_ns, int64_t second_ns, struct nt_turn *out) {
+  struct steps steps = {0};
+  uint32_t first = 0, second = 0;
+  memset(out, 0, sizeof *out);
+  int status = list_steps(job, replays, rank, &steps);
+  for (uint32_t i = 0; i < steps.count; i++) {
+    first += steps.list[i].enter_ns <= first_ns;
+    second += steps.list[i].enter_ns <= second_ns;
+  }
+  if (!status && second > first)
+    tell_since(&steps, first, second, out);
   free(steps.list);
   return status;
 }

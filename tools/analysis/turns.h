@@ -15,6 +15,7 @@ enum nt_turn_story {
   NT_TURN_UNTOLD,   /* no such turns, or more than one thing differs */
   NT_TURN_KEPT,     /* as before, up to the last call */
   NT_TURN_LEFT_OUT, /* as before once the steps are put in */
+  NT_TURN_ADDED, /* as before but for steps in a row that are new in this place (nt_turn_since) */
 };
 
 /* A step that was left out. */
@@ -40,5 +41,10 @@ uint64_t nt_kind_launch(uint32_t joint);
 /* Up to the cut; at most NT_TURN_JOINTS joints are asked for. Returns 0 or -NT_ERR_MEMORY. */
 int nt_turn_of(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
                const uint32_t *joints, uint32_t joint_count, struct nt_turn *out);
+
+/* One turn is what it called after `first_ns`, up to `second_ns`, the present one what it called since. That is told line
+ * by line against the one before, and untold where it departs from that as once before. */
+int nt_turn_since(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
+                  int64_t first_ns, int64_t second_ns, struct nt_turn *out);
 
 #endif
