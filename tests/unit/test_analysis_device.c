@@ -100,16 +100,40 @@ static void who_aborts_when_only_its_own_part_is_done_has_left(void **state) {
   assert_verdict(&j, "left AllReduce 2 blame 1 waiting 0,2");
 }
 
+/* What the others still read from its memory is gone with its process. */
+static void who_ends_well_when_only_its_own_part_is_done_has_left(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  everyone(a, 1, 2, NT_PROGRESS_FINISHED);
+  at(2, 1, 2, NT_PROGRESS_REACHED);
+  job_end(&j, 0, NT_PROCESS_EXITED, 0);
+  job_end(&j, 1, NT_PROCESS_EXITED, 0);
+  job_pass(&j, 5000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  assert_non_null(strstr(v->findings[0].next.line[0], "pass a barrier"));
+  job_free(&j);
+  a = start(3, "0-2");
+  everyone(a, 1, 1, NT_PROGRESS_FINISHED);
+  everyone(a, 1, 2, NT_PROGRESS_FINISHED);
+  at(2, 1, 2, NT_PROGRESS_REACHED);
+  job_end(&j, 0, NT_PROCESS_EXITED, 0);
+  job_end(&j, 1, NT_PROCESS_EXITED, 0);
+  job_pass(&j, 5000);
+  assert_verdict(&j, "left AllReduce 2 blame 0-1 waiting 2");
+}
+
 static void who_is_done_and_ends_when_it_has_hung_for_long_is_not_the_cause(void **state) {
   (void)state;
-  for (int dies = 0; dies < 2; dies++) {
+  for (int how = 0; how < 3; how++) {
     uint32_t a = start(3, "0-2");
     everyone(a, 1, 1, NT_PROGRESS_FINISHED);
     everyone(a, 1, 2, NT_PROGRESS_REACHED);
     at(1, 1, 2, NT_PROGRESS_FINISHED);
     job_pass(&j, 3000);
-    if (dies)
-      job_end(&j, 1, NT_PROCESS_VANISHED, 0);
+    if (how)
+      job_end(&j, 1, how == 1 ? NT_PROCESS_VANISHED : NT_PROCESS_EXITED, 0);
     else
       job_record(&j, 1, a, NT_FN_CommAbort, 0, -1);
     assert_verdict(&j, "stalled AllReduce 2 blame  waiting 0,2");
@@ -648,6 +672,7 @@ int main(void) {
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
       cmocka_unit_test(who_aborts_when_only_its_own_part_is_done_has_left),
+      cmocka_unit_test(who_ends_well_when_only_its_own_part_is_done_has_left),
       cmocka_unit_test(who_is_done_and_ends_when_it_has_hung_for_long_is_not_the_cause),
       cmocka_unit_test(a_host_inside_the_first_operation_may_be_connecting),
       cmocka_unit_test(a_device_that_gets_on_is_no_stall),

@@ -353,6 +353,10 @@ static void say_next(struct nt_finding *finding) {
       "(NCCL_SOCKET_IFNAME), firewalls between the nodes, and whether the machines are short of "
       "processors",
       "dump the ranks again later: one that still connects gets on"};
+  static const char *const too_early[] = {
+      "let all ranks synchronise their devices and pass a barrier before one of them ends or "
+      "aborts: what others still read from it goes with its process",
+      "destroy communicators before the process ends (destroy_process_group)"};
   const char *const *steps = next_steps[finding->class];
   const char *field = finding->field ? finding->field : "";
   uint32_t count = 3;
@@ -366,6 +370,9 @@ static void say_next(struct nt_finding *finding) {
     count = 2;
   } else if (finding->class == NT_CLASS_ERROR && !nt_rank_set_count(&finding->blame)) {
     steps = unreachable; /* only what a peer made NCCL refuse blames nobody */
+    count = 2;
+  } else if (finding->was_done) {
+    steps = too_early;
     count = 2;
   } else if (finding->class == NT_CLASS_STALLED && finding->joint == NT_NONE) {
     steps = creation;

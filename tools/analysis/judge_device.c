@@ -151,23 +151,35 @@ static bool hung_before(const struct nt_inquiry *inquiry, const struct nt_stuck 
   return ns - last > HUNG_NS;
 }
 
-/* Members that aborted the communicator when the device was through with their part, while others still need them: not
- * where these had hung for long by then. */
-static int find_aborted(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
-                        struct nt_rank_set *aborted) {
+/* When the member was gone of its own accord: aborted the communicator, or, if it did not, ended with code 0. 0: it was not. */
+static int64_t gone_at(const struct nt_inquiry *inquiry, const struct nt_member *member,
+                       bool aborted) {
+  const struct nt_job *job = inquiry->job;
+  if (!aborted) {
+    const struct nt_fate *fate = &inquiry->freeze->fates[member->rank];
+    return fate->kind == NT_FATE_LEFT && !fate->lives ? fate->ns : 0;
+  }
+  const struct nt_model_call *calls = job->model->ranks[member->rank].calls;
+  return member->ended_ns && member->ended_ns <= job->cut_ns &&
+                 nt_call_aborts(&calls[member->ended_call])
+             ? member->ended_ns
+             : 0;
+}
+
+/* Members that were gone when the device was through with their part, while others still need them: not where these had
+ * hung for long by then. */
+static int find_gone(struct nt_inquiry *inquiry, const struct nt_stuck *stuck, bool aborted,
+                     struct nt_rank_set *gone) {
   const struct nt_job *job = inquiry->job;
   const struct nt_joint *joint = &job->joints[stuck->joint];
   int status = 0;
   for (uint32_t i = 0; i < joint->member_count && !status; i++) {
     const struct nt_member *member = &joint->members[i];
     const uint32_t call = call_in(inquiry, stuck, member->rank);
-    if (call == NT_NONE || !member->ended_ns || member->ended_ns > job->cut_ns)
-      continue;
-    const struct nt_model_call *calls = job->model->ranks[member->rank].calls;
-    if (nt_call_aborts(&calls[member->ended_call]) &&
-        calls[call].progress == NT_PROGRESS_FINISHED &&
-        !hung_before(inquiry, stuck, member->ended_ns))
-      status = nt_finding_add(job, aborted, member->rank);
+    const int64_t at = call == NT_NONE ? 0 : gone_at(inquiry, member, aborted);
+    if (at && job->model->ranks[member->rank].calls[call].progress == NT_PROGRESS_FINISHED &&
+        !hung_before(inquiry, stuck, at))
+      status = nt_finding_add(job, gone, member->rank);
   }
   return status;
 }
@@ -233,18 +245,24 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
   const bool connecting = is_connecting(inquiry, stuck);
   if (!status)
-    status = find_aborted(inquiry, stuck, &finding->blame);
+    status = find_gone(inquiry, stuck, true, &finding->blame);
   const bool aborted = nt_rank_set_count(&finding->blame);
   if (!status && !aborted)
+    status = find_gone(inquiry, stuck, false, &finding->blame);
+  const bool gone = nt_rank_set_count(&finding->blame);
+  if (!status && !gone)
     status = find_stopped(inquiry, stuck, &finding->blame);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
   if (nt_rank_set_count(&finding->blame) && !aborted)
     finding->confidence = NT_LIKELY;
-  if (aborted) {
+  if (gone) {
     char who[NT_DESCRIBE];
     finding->class = NT_CLASS_LEFT;
-    nt_finding_say(finding, "%s aborted the communicator when its own part of %s was done%s",
-                   nt_describe_ranks(who, sizeof who, &finding->blame), place, waiting);
+    finding->was_done = true;
+    nt_finding_say(finding, "%s %s when %s own part of %s was done%s",
+                   nt_describe_ranks(who, sizeof who, &finding->blame),
+                   aborted ? "aborted the communicator" : "ended",
+                   nt_rank_set_count(&finding->blame) == 1 ? "its" : "their", place, waiting);
   } else {
     nt_finding_say(finding, "all members called %s alike, and it does not finish%s", place,
                    waiting);
