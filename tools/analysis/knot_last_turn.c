@@ -107,7 +107,7 @@ static void take(int64_t **to, struct around *around) {
 static bool tell(const struct nt_knot *knot, const struct around *around,
                  struct nt_last_turn *out) {
   const struct nt_job *job = knot->inquiry->job;
-  uint32_t kept = 0;
+  uint32_t kept = 0, told = 0;
   *out = (struct nt_last_turn){.departure.rank = NT_NONE};
   for (uint32_t r = 0; r < job->model->rank_count; r++) {
     struct nt_turn turn;
@@ -117,6 +117,7 @@ static bool tell(const struct nt_knot *knot, const struct around *around,
                       &turn) < 0)
       return false;
     kept += turn.story == NT_TURN_KEPT;
+    told++;
     if (turn.story == NT_TURN_KEPT || (turn.story == NT_TURN_UNTOLD && !around->voters[r]))
       continue;
     if (turn.story == NT_TURN_UNTOLD || out->departure.rank != NT_NONE ||
@@ -124,7 +125,8 @@ static bool tell(const struct nt_knot *knot, const struct around *around,
       return false;
     out->departure = (struct nt_departure){.rank = r, .turn = turn};
   }
-  out->told = kept >= 2;
+  /* Of two ranks one is enough: what it does is not new to it. */
+  out->told = kept >= 2 || (kept && told == 2 && out->departure.rank != NT_NONE);
   return out->told;
 }
 
@@ -150,21 +152,27 @@ static void try_turns(const struct nt_knot *knot, struct around *around, uint32_
   }
 }
 
+/* The present turn may have begun before the last of them: what was left out in front of it is no part of what follows. */
 static void find_turns(const struct nt_knot *knot, struct around *around,
                        struct nt_last_turn *out) {
   const struct nt_job *job = knot->inquiry->job;
   const struct nt_model_rank *one = &job->model->ranks[around->one];
-  uint32_t tried = 0;
-  for (uint32_t i = one->call_count; i-- > 0 && tried < TRIED;) {
+  bool kept = false;
+  for (uint32_t i = one->call_count, tried = 0;
+       i-- > 0 && tried < TRIED && out->departure.rank == NT_NONE;) {
     if (!is_mark(job, &one->calls[i]))
       continue;
     tried++;
+    out->told = false;
     if (!find_times(job, around, &one->calls[i]))
       continue;
     take(&around->second, around);
     try_turns(knot, around, i, out);
-    return;
+    if (!out->told)
+      out->departure.rank = NT_NONE;
+    kept |= out->told;
   }
+  out->told = kept;
 }
 
 int nt_knot_last_turn(const struct nt_knot *knot, struct nt_last_turn *out) {

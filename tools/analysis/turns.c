@@ -264,13 +264,17 @@ static void tell_since(const struct steps *steps, uint32_t first, uint32_t secon
                        struct nt_turn *out) {
   const struct step *turn = &steps->list[first], *own = &steps->list[second];
   const uint32_t length = second - first, count = steps->count - second;
-  const uint32_t same = equal_run(own, turn, count < length ? count : length);
+  uint32_t same = 0;
+  while (same < count && is_equal(&own[same], &turn[same % length]))
+    same++;
   out->length = length;
   if (same == count)
     out->story = NT_TURN_KEPT;
   if (same == count || was_so(steps, second))
     return;
   out->at_ns = own[same].enter_ns;
+  if (same >= length) /* several turns ago: what it did since is not one story */
+    return;
   for (uint32_t k = 1; k < length && k <= NT_TURN_STEPS && count - same < length; k++) {
     uint32_t i = same;
     while (i < count && is_equal(&own[i], &turn[(i + k) % length]))
