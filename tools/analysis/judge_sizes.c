@@ -36,15 +36,48 @@ static bool usual_size(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   return true;
 }
 
-/* Ends of other ranks at that position of their queues, by size. */
+/* Bytes that every other pair near it in its queue carried, two at least; false if they differ or are fewer. */
+static bool size_around(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                        uint64_t *bytes) {
+  enum { NEAR = 8 };
+  const struct nt_p2p_end *begin = inquiry->p2p.ends, *end = begin + inquiry->p2p.count;
+  const struct nt_p2p_end *a = send;
+  uint32_t count = 0;
+  while (a - begin >= 2 && send - a < NEAR && nt_p2p_same_queue(a - 2, send) &&
+         nt_p2p_is_pair(a - 2, a - 1))
+    a -= 2;
+  for (; a + 1 < end && a - send <= NEAR && nt_p2p_same_queue(a, send) && nt_p2p_is_pair(a, a + 1);
+       a += 2) {
+    const uint64_t sent = bytes_of(inquiry, a);
+    if (a == send)
+      continue;
+    if (sent != bytes_of(inquiry, a + 1) || (count && sent != *bytes))
+      return false;
+    *bytes = sent;
+    count++;
+  }
+  return count >= 2;
+}
+
+/* The same line of the program, in a communicator of the same size. */
+static bool is_elsewhere(const struct nt_inquiry *inquiry, const struct nt_p2p_end *other,
+                         const struct nt_p2p_end *end) {
+  const struct nt_model_call *a = nt_p2p_call(inquiry->job, other),
+                             *b = nt_p2p_call(inquiry->job, end);
+  return other->is_send == end->is_send && a->at && a->at == b->at &&
+         inquiry->job->joints[other->joint].size == inquiry->job->joints[end->joint].size;
+}
+
+/* Ends of other ranks at that position of their queues, by size: in the same communicator, or `elsewhere` at the same line. */
 static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
-                         uint32_t *like_send, uint32_t *like_recv) {
+                         bool elsewhere, uint32_t *like_send, uint32_t *like_recv) {
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, send + 1);
   *like_send = *like_recv = 0;
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
-    if (other->joint != send->joint || other->seq != send->seq || other->rank == send->rank ||
-        other->rank == send[1].rank)
+    if (other->seq != send->seq || other->rank == send->rank || other->rank == send[1].rank ||
+        (elsewhere ? !is_elsewhere(inquiry, other, send) && !is_elsewhere(inquiry, other, send + 1)
+                   : other->joint != send->joint))
       continue;
     const uint64_t bytes = bytes_of(inquiry, other);
     *like_send += bytes == sent;
@@ -63,13 +96,15 @@ static int blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_en
   /* What the queue has always carried, then what others carry at the same position. */
   if (usual_size(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
-  count_others(inquiry, send, &like_send, &like_recv);
-  if ((like_send > 1 && !like_recv) || (like_recv > 1 && !like_send))
-    *confidence = NT_CERTAIN;
-  if (like_send > 1 && !like_recv)
-    return nt_finding_add(inquiry->job, blame, recv->rank);
-  if (like_recv > 1 && !like_send)
-    return nt_finding_add(inquiry->job, blame, send->rank);
+  if (size_around(inquiry, send, &before) && (before == sent) != (before == expected))
+    return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
+  for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+    count_others(inquiry, send, elsewhere, &like_send, &like_recv);
+    if ((like_send > 1) == (like_recv > 1) || (like_send && like_recv))
+      continue;
+    *confidence = elsewhere ? NT_LIKELY : NT_CERTAIN;
+    return nt_finding_add(inquiry->job, blame, like_send ? recv->rank : send->rank);
+  }
   const int status = nt_finding_add(inquiry->job, blame, send->rank);
   return status ? status : nt_finding_add(inquiry->job, blame, recv->rank);
 }
@@ -95,7 +130,7 @@ static bool is_wrong_size(const struct nt_inquiry *inquiry, const struct nt_p2p_
   uint64_t usual = 0;
   if (has_carried(inquiry, send, odd))
     return false;
-  count_others(inquiry, send, &like_send, &like_recv);
+  count_others(inquiry, send, false, &like_send, &like_recv);
   const uint32_t like_odd = lonely == send ? like_send : like_recv;
   const uint32_t like_other = lonely == send ? like_recv : like_send;
   return !like_odd && (like_other > 1 || (usual_size(inquiry, send, &usual) && usual == other) ||
@@ -179,12 +214,13 @@ static int judge_uneven(struct nt_inquiry *inquiry, const struct nt_p2p_end *sen
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, send->seq, send->joint);
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, recv);
   uint64_t usual = 0;
-  const bool past = usual_size(inquiry, send, &usual) && (usual == sent) != (usual == expected);
+  const bool past = (usual_size(inquiry, send, &usual) || size_around(inquiry, send, &usual)) &&
+                    (usual == sent) != (usual == expected);
   if (nt_rank_set_count(&finding->blame) == 1)
     nt_finding_say(
         finding, "rank %d sends %s to rank %d, which expects %s (%s); %s deviates from %s", world,
         a, world_of(inquiry, recv), b, place, nt_describe_ranks(who, sizeof who, &finding->blame),
-        past ? "the messages between the two before" : "what other ranks exchange");
+        past ? "the other messages between the two" : "what other ranks exchange");
   else
     nt_finding_say(finding,
                    "rank %d sends %s to rank %d, which expects %s (%s); either may be the one "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue by turns: how many messages both sides made between the collectives of a communicator that both are in. Where they
+ * A queue by turns: how many messages both sides made between the collectives of a communicator that both are in, or that
+ * they made at the same lines. Where they
  * differ in one turn only, and every other turn has the same number on both sides, who made that number in this turn as well
  * did as always.
  */
@@ -17,15 +18,29 @@ struct side {
   uint32_t *counts;               /* by turn */
 };
 
-static const struct nt_member *member_of(const struct nt_joint *joint, uint32_t rank) {
-  const struct nt_member *found = NULL;
-  for (uint32_t m = 0; m < joint->member_count; m++)
-    if (joint->members[m].rank == rank) {
-      if (found)
-        return NULL; /* twice: a process with several ranks */
-      found = &joint->members[m];
-    }
-  return found;
+/* The rank's place in the communicator of a view, NULL if that is not known, or it has collectives that are gone. */
+static const struct nt_member *member_of(const struct nt_job *job, uint32_t rank, uint32_t view) {
+  const struct nt_place place = job->places[rank][view];
+  const struct nt_member *member =
+      place.joint == NT_NONE ? NULL : &job->joints[place.joint].members[place.member];
+  return member && member->first == 1 && member->called >= FEWEST && member->called <= MOST ? member
+                                                                                            : NULL;
+}
+
+/* One communicator, or two of one size in which both made their collectives at the same lines. */
+static bool is_alike(const struct nt_job *job, const struct nt_place a, const struct nt_place b) {
+  const struct nt_member *x = &job->joints[a.joint].members[a.member];
+  const struct nt_member *y = &job->joints[b.joint].members[b.member];
+  if (a.joint == b.joint)
+    return true;
+  if (x->called != y->called || job->joints[a.joint].size != job->joints[b.joint].size)
+    return false;
+  for (uint32_t p = 1; p <= x->called; p++) {
+    const struct nt_model_call *one = nt_member_call(job, x, p), *other = nt_member_call(job, y, p);
+    if (!one || !other || !one->at || one->at != other->at || one->fn != other->fn)
+      return false;
+  }
+  return true;
 }
 
 /* How many collectives the member had made by then. */
@@ -88,14 +103,20 @@ static int tell(const struct nt_job *job, const struct nt_p2p *p2p, const struct
 
 enum nt_queue_side nt_queue_departs(const struct nt_job *job, const struct nt_p2p *p2p,
                                     const struct nt_p2p_end *end, uint32_t partner) {
+  const struct nt_model_rank *own = &job->model->ranks[end->rank];
+  const struct nt_model_rank *other = &job->model->ranks[partner];
   bool side[2] = {false, false};
-  for (uint32_t j = 0; j < job->joint_count && end->rank != partner; j++) {
-    struct side sides[2] = {{.member = member_of(&job->joints[j], end->rank)},
-                            {.member = member_of(&job->joints[j], partner)}};
-    const int told = sides[0].member && sides[1].member ? tell(job, p2p, end, sides) : -1;
-    if (told >= 0)
-      side[told] = true;
-  }
+  for (uint32_t v = 0; v < own->view_count && end->rank != partner; v++)
+    for (uint32_t w = 0; w < other->view_count; w++) {
+      struct side sides[2] = {{.member = member_of(job, end->rank, v)},
+                              {.member = member_of(job, partner, w)}};
+      if (!sides[0].member || !sides[1].member ||
+          !is_alike(job, job->places[end->rank][v], job->places[partner][w]))
+        continue;
+      const int told = tell(job, p2p, end, sides);
+      if (told >= 0)
+        side[told] = true;
+    }
   if (side[0] == side[1])
     return NT_QUEUE_UNTOLD;
   return side[0] ? NT_QUEUE_OWN : NT_QUEUE_OTHER;

@@ -19,6 +19,7 @@ enum {
   LONGEST = 512, /* turn */
   WINDOW = 64,   /* steps since the difference */
   SETTLED = 8,   /* turns that are enough where they are less than half of the past */
+  EARLIER = 4,   /* turns, by time, that may hold the same departure */
 };
 
 struct step {
@@ -63,13 +64,13 @@ static int add(struct steps *steps, struct step step) {
   return 0;
 }
 
-static int add_calls(const struct nt_job *job, uint32_t rank, struct steps *steps) {
+static int add_calls(const struct nt_job *job, uint32_t rank, int64_t since, struct steps *steps) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
   int status = 0;
   for (uint32_t i = 0; i < model->call_count && !status; i++) {
     const struct nt_model_call *call = &model->calls[i];
     const uint64_t kind = nt_kind_of_call(job, rank, call);
-    if (kind == NT_KIND_NONE || (call->flags & NT_CALL_CAPTURED))
+    if (kind == NT_KIND_NONE || (call->flags & NT_CALL_CAPTURED) || call->enter_ns <= since)
       continue;
     const uint64_t function =
         nt_fn_is_collective(call->fn) ? (uint64_t)nt_fn_canonical(call->fn) << 40 : 0;
@@ -83,7 +84,7 @@ static int add_calls(const struct nt_job *job, uint32_t rank, struct steps *step
 }
 
 static int add_launches(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
-                        struct steps *steps) {
+                        int64_t since, struct steps *steps) {
   int status = 0;
   for (uint32_t v = 0; v < job->model->ranks[rank].view_count && !status; v++) {
     const struct nt_place place = job->places[rank][v];
@@ -92,10 +93,11 @@ static int add_launches(const struct nt_job *job, const struct nt_replays *repla
     const struct nt_replay_row *row = &replays->rows[place.joint][place.member];
     const uint64_t kind = nt_kind_launch(place.joint);
     for (uint32_t i = 0; i < row->count && !status; i++)
-      status = add(steps, (struct step){.what = kind ^ row->list[i].sig << 40,
-                                        .kind = kind,
-                                        .enter_ns = row->list[i].enter_ns,
-                                        .seq = i + 1});
+      if (row->list[i].enter_ns > since)
+        status = add(steps, (struct step){.what = kind ^ row->list[i].sig << 40,
+                                          .kind = kind,
+                                          .enter_ns = row->list[i].enter_ns,
+                                          .seq = i + 1});
   }
   return status;
 }
@@ -200,14 +202,14 @@ static void tell(const struct steps *steps, const uint32_t *joints, uint32_t joi
   list_left_out(steps, turn, found, count, out);
 }
 
-/* All steps of the rank in their order; none where some are lost. */
+/* All steps of the rank behind `since` in their order; none where some are lost. */
 static int list_steps(const struct nt_job *job, const struct nt_replays *replays, uint32_t rank,
-                      struct steps *steps) {
+                      int64_t since, struct steps *steps) {
   if (job->model->ranks[rank].lost)
     return 0;
-  int status = add_calls(job, rank, steps);
+  int status = add_calls(job, rank, since, steps);
   if (!status)
-    status = add_launches(job, replays, rank, steps);
+    status = add_launches(job, replays, rank, since, steps);
   if (!status && steps->count)
     qsort(steps->list, steps->count, sizeof *steps->list, by_time);
   return status;
@@ -217,7 +219,7 @@ int nt_turn_of(const struct nt_job *job, const struct nt_replays *replays, uint3
                const uint32_t *joints, uint32_t joint_count, struct nt_turn *out) {
   struct steps steps = {0};
   memset(out, 0, sizeof *out);
-  int status = list_steps(job, replays, rank, &steps);
+  int status = list_steps(job, replays, rank, INT64_MIN, &steps);
   if (!status && steps.count) {
     if (steps.count > PAST) {
       memmove(steps.list, steps.list + steps.count - PAST, PAST * sizeof *steps.list);
@@ -262,13 +264,17 @@ static void tell_since(const struct steps *steps, uint32_t first, uint32_t secon
                        struct nt_turn *out) {
   const struct step *turn = &steps->list[first], *own = &steps->list[second];
   const uint32_t length = second - first, count = steps->count - second;
-  const uint32_t same = equal_run(own, turn, count < length ? count : length);
+  uint32_t same = 0;
+  while (same < count && is_equal(&own[same], &turn[same % length]))
+    same++;
   out->length = length;
   if (same == count)
     out->story = NT_TURN_KEPT;
   if (same == count || was_so(steps, second))
     return;
   out->at_ns = own[same].enter_ns;
+  if (same >= length) /* several turns ago: what it did since is not one story */
+    return;
   for (uint32_t k = 1; k < length && k <= NT_TURN_STEPS && count - same < length; k++) {
     uint32_t i = same;
     while (i < count && is_equal(&own[i], &turn[(i + k) % length]))
@@ -295,7 +301,9 @@ int nt_turn_since(const struct nt_job *job, const struct nt_replays *replays, ui
   struct steps steps = {0};
   uint32_t first = 0, second = 0;
   memset(out, 0, sizeof *out);
-  int status = list_steps(job, replays, rank, &steps);
+  const int64_t since =
+      first_ns == INT64_MIN ? first_ns : first_ns - EARLIER * (second_ns - first_ns);
+  int status = list_steps(job, replays, rank, since, &steps);
   for (uint32_t i = 0; i < steps.count; i++) {
     first += steps.list[i].enter_ns <= first_ns;
     second += steps.list[i].enter_ns <= second_ns;
