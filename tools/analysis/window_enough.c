@@ -419,6 +419,7 @@ static const char *look_at_findings(const struct nt_inquiry *inquiry) {
 static void judge_bounded(struct nt_inquiry *inquiry, uint64_t unread) {
   const char *collectives = compare_collectives(inquiry->job, inquiry->divergences);
   const char *messages = compare_messages(inquiry->job, &inquiry->p2p);
+  messages = messages ? messages : nt_queues_compare(inquiry->job);
   inquiry->verdict->lacks = collectives ? collectives : messages;
   nt_lines_add(
       &inquiry->verdict->notes,
