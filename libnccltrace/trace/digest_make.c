@@ -164,7 +164,9 @@ static void describe(const struct nt_digest *digest, const struct parts *parts, 
   if (!again) {
     super.digest_ns = info->live ? (uint64_t)info->seen_ns : now;
     super.digest_flags = (info->live ? NT_DIGEST_LIVE : 0u) | (moved ? NT_DIGEST_MOVED : 0u) |
-                         (trace->warning_count ? NT_DIGEST_DAMAGED : 0u);
+                         (trace->warning_count ? NT_DIGEST_DAMAGED : 0u) |
+                         (info->outlived ? NT_DIGEST_OUTLIVED : 0u) |
+                         (info->aged ? NT_DIGEST_AGED : 0u);
   }
   nt_super_write(&super, out);
 }

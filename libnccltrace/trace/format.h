@@ -54,9 +54,11 @@
 #define NT_SUPER_DIGEST_FLAGS 372    /* NT_DIGEST_* */
 #define NT_SUPER_CHECKSUM 4088       /* xxh64 of the bytes before it */
 
-#define NT_DIGEST_LIVE 0x01    /* read from the area of a living process */
-#define NT_DIGEST_MOVED 0x02   /* which made a call, or whose GPU got further, shortly before */
-#define NT_DIGEST_DAMAGED 0x04 /* parts of the trace could not be read */
+#define NT_DIGEST_LIVE 0x01     /* read from the area of a living process */
+#define NT_DIGEST_MOVED 0x02    /* which made a call, or whose GPU got further, shortly before */
+#define NT_DIGEST_DAMAGED 0x04  /* parts of the trace could not be read */
+#define NT_DIGEST_OUTLIVED 0x08 /* the process may have gone on after what its trace tells */
+#define NT_DIGEST_AGED 0x10     /* likewise, since the trace ends inside its state */
 
 /* Frame header. */
 #define NT_FRAME_MAGIC UINT32_C(0x5246544e) /* "NTFR" */

@@ -210,7 +210,9 @@ void nt_judge_process(struct nt_trace *trace) {
   info->live = (digest ? identity->digest_flags & NT_DIGEST_LIVE : trace->area.present) &&
                (info->state == NT_PROCESS_RUNNING || info->state == NT_PROCESS_STOPPED ||
                 info->state == NT_PROCESS_ENDING);
-  info->outlived = !digest && !trace->area.present && process->writer != NT_STATE_BY_OTHER &&
+  info->outlived =
+      digest ? identity->digest_flags & NT_DIGEST_OUTLIVED
+             : !trace->area.present && process->writer != NT_STATE_BY_OTHER &&
                    (info->state == NT_PROCESS_UNKNOWN || info->state == NT_PROCESS_VANISHED);
   info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
   info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);

@@ -144,7 +144,8 @@ static void describe(struct nt_trace *trace) {
   info->boot_id = identity->boot_id;
   info->from_file = trace->has_file;
   info->from_area = trace->area.present;
-  info->aged = trace->aged && !trace->area.present;
+  info->aged = (trace->aged && !trace->area.present) ||
+               (identity->digest_ns && identity->digest_flags & NT_DIGEST_AGED);
   info->file_path = trace->file_path[0] ? trace->file_path : NULL;
   info->digest_ns = (int64_t)identity->digest_ns;
   info->left_out = identity->left_out;

@@ -234,11 +234,23 @@ def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) ->
     return differences
 
 
+def collected(target: Target, copy: Copy) -> list:
+    """Copies of the files, with what the areas hold of them."""
+    other = Copy(os.path.join(copy.folder, "collected"))
+    files = [shutil.copy2(path, other.folder) for _, path in copy.files if path.endswith(".trace")]
+    areas = [shutil.copy2(path, other.areas) for _, path in copy.area_files]
+    if areas and len(areas) <= len(files):
+        subprocess.run([target.tool("scenario/renumber"), "collect", *areas], check=False, capture_output=True,
+                       stdin=subprocess.DEVNULL, timeout=TOOL_SECONDS)
+    return files
+
+
 def check_windows(target: Target, copy: Copy) -> list:
-    """A trace with a live area is read as a whole, so these are left aside."""
+    """A trace with a live area is read as a whole, so there are none. What a file lacks of its process leaves nearly all
+    undecided: it is collected first."""
     none = os.path.join(copy.folder, "no-areas")
     os.makedirs(none, exist_ok=True)
-    files = [path for path in copy.paths() if path.endswith(".trace")]
+    files = collected(target, copy)
     if not files:
         return []
     base = told(json.loads(diagnose(target, copy, files, "--full", areas=none)))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * renumber ORDER FILE...: gives processes other world ranks, in place. ORDER is "2,0,1": rank 0 becomes 2.
- * ORDER "elsewhere" moves them to another machine instead, on which nobody can see what became of them.
+ * ORDER "elsewhere" moves them to another machine instead, on which nobody can see what became of them. ORDER "collect"
+ * puts what copies of areas hold into the copies of their files, which lie in the directory above, and removes the areas.
  *
  * A FILE is a copy of a trace or of an area. The rank stands in the superblock or the area's header, and in the
  * notes that processes keep of each other. Nothing else of a trace may decide by it.
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "trace/area.h"
+#include "trace/drain.h"
 #include "trace/frame.h"
 #include "trace/trace_file.h"
 
@@ -129,7 +131,41 @@ static int change_area(const char *path) {
   return 0;
 }
 
+/* The area's file is the copy above its directory from now on. */
+static int adopt(const char *path) {
+  struct nt_area area;
+  struct stat file;
+  char copy[sizeof area.header->file_path];
+  if (nt_area_open(path, 1, &area) != 0)
+    return fail(path, "not an area");
+  const char *slash = strrchr(path, '/'), *name = strrchr(area.header->file_path, '/');
+  const int length = snprintf(copy, sizeof copy, "%.*s/..%s", slash ? (int)(slash - path) : 1,
+                              slash ? path : ".", name ? name : "/");
+  const bool found = length > 0 && (size_t)length < sizeof copy && stat(copy, &file) == 0;
+  if (found) {
+    memcpy(area.header->file_path, copy, sizeof copy);
+    area.header->file_dev = (uint64_t)file.st_dev;
+    area.header->file_ino = (uint64_t)file.st_ino;
+  }
+  nt_area_close(&area);
+  return found ? 0 : fail(path, "there is no copy of its file");
+}
+
+static int collect(char **areas, int count) {
+  const char *slash = strrchr(areas[0], '/');
+  char directory[1024];
+  int status = 0;
+  for (int i = 0; i < count; i++)
+    status |= adopt(areas[i]);
+  snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - areas[0]) : 1,
+           slash ? areas[0] : ".");
+  return status |
+         (nt_drain_collect(directory, 0) < count ? fail(directory, "was not collected") : 0);
+}
+
 int main(int argc, char **argv) {
+  if (argc > 2 && !strcmp(argv[1], "collect"))
+    return collect(argv + 2, argc - 2) ? 1 : 0;
   elsewhere = argc > 2 && !strcmp(argv[1], "elsewhere");
   if (argc < 3 || (!elsewhere && read_order(argv[1]) != 0)) {
     fputs("usage: renumber ORDER FILE...\n", stderr);

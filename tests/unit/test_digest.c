@@ -341,6 +341,41 @@ static void what_was_seen_of_the_process_stays_true_elsewhere(void **state) {
   fixture_end(&f);
 }
 
+/* A file without its area may be behind its process, and one that is cut short may be so by much. */
+static void what_a_file_alone_does_not_tell_its_digest_does_not_either(void **state) {
+  (void)state;
+  struct fixture f;
+  struct nt_digest_tally tally;
+  struct nt_error err = {0};
+  const struct nt_digest_order order = {.size = NT_DIGEST_SIZE};
+  char path[700], copy[128];
+  uint64_t length;
+  fixture_begin(&f);
+  fixture_doomed(&f, die);
+  assert_true(fixture_find(f.files, ".trace", path, sizeof path));
+  unsigned char *file = fixture_load(path, &length);
+  snprintf(copy, sizeof copy, "%s/copy", f.files);
+  for (int aged = 0; aged < 2; aged++) {
+    struct nt_buffer bytes = {0};
+    struct nt_trace *trace;
+    const uint64_t state_offset = nt_get_u64(file + NT_SUPER_STATE_OFFSET);
+    fixture_store(copy, file, aged ? state_offset + 100 : length);
+    assert_int_equal(nt_trace_open(copy, NT_OPEN_NO_AREA, &trace, &err), 0);
+    assert_true(nt_trace_process(trace)->outlived);
+    assert_int_equal(nt_trace_process(trace)->aged, aged);
+    assert_int_equal(nt_digest_make(trace, &order, &bytes, &tally, &err), 0);
+    nt_trace_close(trace);
+    fixture_store(copy, bytes.data, bytes.length);
+    struct nt_trace *made = open_one(copy);
+    assert_true(nt_trace_process(made)->outlived);
+    assert_int_equal(nt_trace_process(made)->aged, aged);
+    nt_trace_close(made);
+    free(bytes.data);
+  }
+  free(file);
+  fixture_end(&f);
+}
+
 static void what_was_damaged_is_told(void **state) {
   (void)state;
   struct fixture f;
@@ -383,6 +418,7 @@ int main(void) {
       cmocka_unit_test(the_worst_process_fits),
       cmocka_unit_test(a_dump_is_whole),
       cmocka_unit_test(what_was_seen_of_the_process_stays_true_elsewhere),
+      cmocka_unit_test(what_a_file_alone_does_not_tell_its_digest_does_not_either),
       cmocka_unit_test(what_was_damaged_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
