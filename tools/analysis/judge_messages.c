@@ -267,6 +267,24 @@ uint32_t nt_witnesses_without(const struct nt_inquiry *inquiry, const struct nt_
   return 0;
 }
 
+/* Did others make that message at its line, with its number, and mostly met their other side? */
+static bool is_served_elsewhere(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  const struct nt_p2p *p2p = &inquiry->p2p;
+  const uint32_t at = nt_p2p_call(inquiry->job, end)->at;
+  uint32_t served = 0, alone = 0;
+  for (uint32_t i = 0; i < p2p->count && at && !end->signal; i++) {
+    const struct nt_p2p_end *other = &p2p->ends[i];
+    if (other->seq != end->seq || other->is_send != end->is_send || other->rank == end->rank ||
+        nt_p2p_call(inquiry->job, other)->at != at)
+      continue;
+    const bool met = other->is_send ? i + 1 < p2p->count && nt_p2p_is_pair(other, other + 1)
+                                    : i && nt_p2p_is_pair(other - 1, other);
+    served += met;
+    alone += !met;
+  }
+  return served >= 2 && served > alone;
+}
+
 int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
                        struct nt_finding *finding) {
   const struct nt_member *partner = nt_p2p_partner(inquiry->job, end);
@@ -305,8 +323,10 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
     finding->confidence = votes.own == 1 ? NT_CERTAIN : NT_LIKELY;
     return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   }
-  if (votes.own == 1) /* it did what others do; the partner is behind, or stands still */
-    return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
+  if (votes.own == 1 || is_served_elsewhere(inquiry, end))
+    return nt_finding_add(
+        inquiry->job, &finding->blame,
+        partner->rank); /* it did what others do; the partner is behind, or stands still */
   return blame_both(inquiry, end, &finding->blame);
 }
 

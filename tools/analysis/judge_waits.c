@@ -12,6 +12,8 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
+#include "analysis/sequence.h"
+#include "analysis/witnesses.h"
 #include "cli/call_text.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
@@ -95,6 +97,40 @@ static uint64_t own_kind(const struct nt_inquiry *inquiry, const struct nt_stuck
   return nt_kind_message(end->joint, !end->is_send, end->is_send ? end->source : end->destination);
 }
 
+/* Did one of those that are in the operation call it at that line? */
+static bool is_called_at(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                         uint32_t at, uint8_t fn) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  for (uint32_t m = 0; m < joint->member_count && stuck->kind == NT_STUCK_COLLECTIVE; m++) {
+    const struct nt_model_call *call = nt_member_call(inquiry->job, &joint->members[m], stuck->seq);
+    if (call)
+      return call->at == at && call->fn == fn;
+  }
+  return false;
+}
+
+/* In a first turn the past tells nothing: what others called next who had come as far, else a collective, which it lacks for certain,
+ * before a message of two that never talked. */
+static uint32_t pick_first(const struct nt_inquiry *inquiry, const struct blame *blames,
+                           const uint64_t *kinds, uint32_t count, uint32_t best) {
+  const struct nt_stuck *list = inquiry->waits.list;
+  uint32_t at = 0, found = NT_NONE;
+  uint8_t fn = 0;
+  const struct nt_stuck *first = &list[blames[best].stuck];
+  if ((first->kind != NT_STUCK_RECV && first->kind != NT_STUCK_SEND) || first->seq > 1)
+    return best;
+  const bool known = nt_witnesses_next(inquiry->job, blames[best].rank, &at, &fn);
+  for (uint32_t i = 0; i < count; i++) {
+    const struct nt_stuck *stuck = &list[blames[i].stuck];
+    if (kinds[i] == NT_KIND_NONE || stuck->kind != NT_STUCK_COLLECTIVE)
+      continue;
+    if (known && is_called_at(inquiry, stuck, at, fn))
+      return i;
+    found = found == NT_NONE || stuck->since_ns < list[blames[found].stuck].since_ns ? i : found;
+  }
+  return found == NT_NONE ? best : found;
+}
+
 /* Of the operations that wait for one rank, the one it would have called next. */
 static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *blames,
                         uint32_t count) {
@@ -115,6 +151,8 @@ static uint32_t pick_of(const struct nt_inquiry *inquiry, const struct blame *bl
     told = nt_foretell_kind(inquiry->job, blames[0].rank, INT64_MAX, kinds, count);
   if (told != NT_NONE)
     best = told;
+  else if (kinds && count > 1)
+    best = pick_first(inquiry, blames, kinds, count, best);
   free(kinds);
   return best;
 }

@@ -363,3 +363,27 @@ bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, 
   const struct nt_witnesses others = ask_in_step(job, rank, call, except, NT_NONE, &shared);
   return others.alike && !others.other;
 }
+
+bool nt_witnesses_next(const struct nt_job *job, uint32_t rank, uint32_t *at, uint8_t *fn) {
+  const struct nt_model_rank *own = &job->model->ranks[rank], *first = NULL;
+  uint32_t last = own->call_count, count = 0, theirs = NT_NONE;
+  while (last && !is_step(job, &own->calls[last - 1]))
+    last--;
+  for (uint32_t r = 0; r < job->model->rank_count && last; r++) {
+    const struct nt_model_rank *other = &job->model->ranks[r];
+    const uint32_t same = r == rank ? NT_NONE : find_same(job, other, own, last - 1);
+    const uint32_t next = same == NT_NONE ? NT_NONE : step_after(job, other, same);
+    if (next == NT_NONE || next == ENDED || !in_step(job, other, same, own, last - 1))
+      continue;
+    if (first && !is_same_place(other, next, first, theirs))
+      return false;
+    count++;
+    first = other;
+    theirs = next;
+  }
+  if (count < WITNESSES)
+    return false;
+  *at = first->calls[theirs].at;
+  *fn = first->calls[theirs].fn;
+  return *at != 0;
+}

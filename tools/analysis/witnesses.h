@@ -48,4 +48,7 @@ bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
 /* Some made that call there, and none another. */
 bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except);
 
+/* What at least two others called next that had made the same last calls as the rank, if it was one thing: line and function. */
+bool nt_witnesses_next(const struct nt_job *job, uint32_t rank, uint32_t *at, uint8_t *fn);
+
 #endif
