@@ -43,9 +43,9 @@ struct nt_call {
   struct nt_comm *created;  /* the communicator it makes */
   uint64_t term;            /* added to the running sum */
   bool uncounted;           /* a captured message: it takes no place in its queue */
+  unsigned fn; /* under which it is recorded; beside `shape` GCC would load both from a table */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   uint64_t enter;           /* clock ticks */
-  unsigned fn;              /* under which it is recorded */
   enum nt_shape shape;
 };
 
@@ -58,6 +58,16 @@ static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *
   call->term = 0;
   call->uncounted = false;
   call->gpu.track = NULL;
+}
+
+/* Asks for what the call will write, so that it comes while other things are waited for: a locked instruction waits for
+ * all that is in front of it. For calls of which nothing is in a cache; costs the others four instructions. */
+static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_thread *thread,
+                                                                const struct nt_comm *comm) {
+  const struct nt_chunk *chunk = thread->ring.chunk;
+  __builtin_prefetch(&comm->slot->live, 1);
+  __builtin_prefetch(chunk, 1);
+  __builtin_prefetch(&chunk->records[thread->ring.next], 1);
 }
 
 /* What nt_call_begin does where something is not as it was in the call before. */
@@ -80,6 +90,7 @@ static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call 
       NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
       NT_UNLIKELY(!nt_recording()))
     return nt_call_begin_slowly(call, id, handle, caller, frame);
+  nt_call_ahead(thread, comm);
   call->comm = comm;
   call->thread = thread;
   thread->frame = (uintptr_t)frame;

@@ -11,6 +11,7 @@ void nt_exit_group_start(struct nt_call *call, const struct nt_args *args, ncclR
   if (thread->group_depth++ == 0) {
     thread->group = thread->group % 65535 + 1;
     thread->pending_count = 0;
+    thread->pending_creates = false;
     thread->capture_slot = 0;
   }
 }
@@ -76,9 +77,11 @@ void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclRes
   nt_record_finish(call, result);
   if (!thread->group_depth || --thread->group_depth)
     return;
-  for (uint32_t i = thread->pending_count; i-- > 0;) {
+  bool given_back = simulated || !nt_accepted(result);
+  uint32_t asked = given_back || thread->pending_creates ? thread->pending_count : 0;
+  for (uint32_t i = asked; i-- > 0;) {
     const struct nt_pending *entry = &thread->pending[i];
-    if (simulated || !nt_accepted(result))
+    if (given_back)
       nt_give_back(entry);
     else if (result == ncclSuccess && entry->created)
       nt_comm_is_ready(entry->created);

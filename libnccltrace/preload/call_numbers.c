@@ -40,25 +40,12 @@ void nt_give_back(const struct nt_pending *taken) {
   }
 }
 
-static inline void fill(struct nt_pending *taken, const struct nt_call *call,
-                        const struct nt_args *args) {
-  taken->comm = call->comm;
-  taken->created = call->created;
-  taken->term = call->term;
-  taken->peer = args->peer;
-  taken->shape = call->uncounted ? (uint16_t)NT_SHAPE_NONE : (uint16_t)call->shape;
-  taken->stream_slot = call->record ? call->record->stream : 0;
-  taken->stream = args->stream;
-}
-
 void nt_settle(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   struct nt_pending refused;
   if (NT_UNLIKELY(!nt_accepted(result))) {
-    fill(&refused, call, args);
+    nt_pending_fill(&refused, call, args);
     nt_give_back(&refused);
   } else if (call->thread->group_depth) {
-    struct nt_pending *entry = nt_thread_pend(call->thread);
-    if (entry)
-      fill(entry, call, args);
+    nt_pend(call, args);
   }
 }

@@ -126,6 +126,27 @@ static inline struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, u
   return nt_capture_ask(thread, slot, stream);
 }
 
+static inline void nt_pending_fill(struct nt_pending *taken, const struct nt_call *call,
+                                   const struct nt_args *args) {
+  taken->comm = call->comm;
+  taken->created = call->created;
+  taken->term = call->term;
+  taken->peer = args->peer;
+  taken->shape = call->uncounted ? (uint16_t)NT_SHAPE_NONE : (uint16_t)call->shape;
+  taken->stream_slot = call->record ? call->record->stream : 0;
+  taken->stream = args->stream;
+}
+
+/* The group decides of a call that took numbers. */
+static inline void nt_pend(const struct nt_call *call, const struct nt_args *args) {
+  struct nt_pending *entry = nt_thread_pend(call->thread);
+  if (NT_UNLIKELY(!entry))
+    return;
+  nt_pending_fill(entry, call, args);
+  if (NT_UNLIKELY(call->created != NULL))
+    call->thread->pending_creates = true;
+}
+
 /* Takes back what a call has taken. */
 void nt_give_back(const struct nt_pending *taken);
 

@@ -20,9 +20,12 @@ static inline uint64_t stream_key(cudaStream_t stream, int device) {
 static uint16_t find_stream(uint64_t key, bool make, int device) {
   struct nt_area_header *header = nt_process.area.header;
   uint32_t count = header->stream_count;
-  uint32_t first = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40);
-  for (uint32_t tried = 0; tried < count; tried++) {
-    uint32_t index = (first + tried) % count;
+  /* Every event that the program records comes here: no division. */
+  uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+  uint32_t index = (uint32_t)(hash * count >> 32);
+  for (uint32_t tried = 0; tried < count; tried++, index++) {
+    if (index == count)
+      index = 0;
     if (index == 0)
       continue;
     struct nt_stream_slot *slot = &nt_process.area.streams[index];
@@ -209,8 +212,12 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
 void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   nt_gpu_end(&call->gpu, args->stream);
   nt_record_finish(call, result);
-  if (call->comm && (call->thread->group_depth || NT_UNLIKELY(!nt_accepted(result))))
+  if (!call->comm)
+    return;
+  if (NT_UNLIKELY(!nt_accepted(result)))
     nt_settle(call, args, result);
+  else if (call->thread->group_depth)
+    nt_pend(call, args);
 }
 
 /* ---- one-sided operations ------------------------------------------------------------------------ */

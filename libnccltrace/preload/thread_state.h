@@ -55,6 +55,7 @@ struct nt_thread {
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
   uint16_t capture_slot; /* stream of the group that was asked last whether it is being captured */
   struct nt_cuda_capture capture; /* its answer */
+  bool pending_creates;           /* a communicator, at least one of the pending calls */
   uint32_t pending_count, pending_capacity;
   struct nt_pending *pending;
   uint32_t launch_count; /* of the group that is being ended; streams beyond the room go unmarked */

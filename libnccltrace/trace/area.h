@@ -25,7 +25,8 @@
 #include "trace/stack_area.h"
 
 #define NT_AREA_MAGIC "NCCLAREA"
-#define NT_AREA_MAJOR 1
+/* Grows with the versions of frames, too: whoever finds the area of a dead process drains it into that process's file. */
+#define NT_AREA_MAJOR 2
 #define NT_AREA_MINOR 0
 
 #define NT_CHUNK_BYTES 16384

@@ -121,6 +121,35 @@ static void every_call_is_counted_once_wherever_its_chunk_went(void **state) {
   drop_area(&area);
 }
 
+/* Whatever is retired is drained and freed before the next chunk is full. */
+static void a_thread_that_is_drained_in_time_stays_in_two_chunks(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  struct nt_ring_writer writer = {.thread = 3};
+  const struct nt_chunk *used[8];
+  uint32_t count = 0;
+  for (uint64_t call = 0; call < 20 * NT_CHUNK_RECORDS; call++) {
+    write_call(&area, &writer, call);
+    uint32_t k = 0;
+    while (k < count && used[k] != writer.chunk)
+      k++;
+    assert_true(k < 8);
+    used[k] = writer.chunk;
+    count += k == count;
+    for (uint32_t i = 0; i < area.header->chunk_count; i++) {
+      struct nt_chunk *chunk = &area.chunks[i];
+      const uint32_t generation = atomic_load(&chunk->generation);
+      if (atomic_load(&chunk->state) == NT_CHUNK_RETIRED) {
+        assert_true(nt_ring_set_drained(chunk, generation, NT_CHUNK_RECORDS));
+        assert_true(nt_ring_free(chunk, generation, false));
+      }
+    }
+  }
+  assert_int_equal(count, 2);
+  assert_int_equal(nt_ring_calls(&area), 20 * NT_CHUNK_RECORDS);
+  drop_area(&area);
+}
+
 static void without_a_free_chunk_the_oldest_calls_are_lost_and_counted(void **state) {
   (void)state;
   struct nt_area area = make_area();
@@ -369,6 +398,7 @@ int main(void) {
       cmocka_unit_test(an_open_record_is_seen_as_open),
       cmocka_unit_test(a_full_chunk_is_retired_and_another_taken),
       cmocka_unit_test(every_call_is_counted_once_wherever_its_chunk_went),
+      cmocka_unit_test(a_thread_that_is_drained_in_time_stays_in_two_chunks),
       cmocka_unit_test(without_a_free_chunk_the_oldest_calls_are_lost_and_counted),
       cmocka_unit_test(what_was_copied_before_a_restart_and_not_confirmed_counts_as_lost),
       cmocka_unit_test(a_late_drained_mark_does_not_reach_a_reset_chunk),
