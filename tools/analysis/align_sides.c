@@ -7,9 +7,10 @@
 #include "analysis/align_parts.h"
 #include "analysis/sequence.h"
 #include "analysis/witnesses.h"
+#include "nccl/nccl_api.h"
 
-/* Members of larger ones are not asked about: each answer takes a look at all ranks. */
-enum { ASKED = 16 };
+/* Members of larger ones are not asked about, nor those of larger jobs: each answer takes a look at all ranks. */
+enum { ASKED = 16, RANKS = 1024 };
 
 enum side { SIDE_UNKNOWN, SIDE_RIGHT, SIDE_WRONG };
 
@@ -38,11 +39,25 @@ static enum side side_of(const struct nt_job *job, const struct nt_joint *joint,
   return peers.as_before && is_alone(job, peers) ? SIDE_WRONG : SIDE_UNKNOWN;
 }
 
+/* Else it is arguments that differ, of which other groups tell nothing. */
+static bool differs_in_function(const struct nt_job *job, const struct nt_joint *joint,
+                                uint32_t position) {
+  const struct nt_model_call *first = NULL;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_call *call = nt_member_call(job, &joint->members[i], position);
+    if (call && first && nt_fn_canonical(call->fn) != nt_fn_canonical(first->fn))
+      return true;
+    first = call ? call : first;
+  }
+  return false;
+}
+
 uint64_t nt_align_side_of_witnesses(const struct nt_job *job, const struct nt_joint *joint,
                                     uint32_t position) {
   uint64_t right = 0;
   uint32_t wrong = 0;
-  if (joint->member_count > ASKED || joint->absent)
+  if (joint->member_count > ASKED || joint->absent || job->model->rank_count > RANKS ||
+      !differs_in_function(job, joint, position))
     return 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const uint64_t own = nt_align_signature(&joint->members[i], position);
