@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *
 }
 
 /* Asks for what the call will write, so that it comes while other things are waited for: a locked instruction waits for
- * all that is in front of it. For calls of which nothing is in a cache; costs the others four instructions. */
+ * all that is in front of it. For calls of which nothing is in a cache; costs the others eight instructions. */
 static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_thread *thread,
                                                                 const struct nt_comm *comm) {
   const struct nt_chunk *chunk = thread->ring.chunk;
@@ -90,7 +90,8 @@ static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call 
       NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
       NT_UNLIKELY(!nt_recording()))
     return nt_call_begin_slowly(call, id, handle, caller, frame);
-  nt_call_ahead(thread, comm);
+  if (shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P)
+    nt_call_ahead(thread, comm); /* messages mostly come in groups, one hard upon the other */
   call->comm = comm;
   call->thread = thread;
   thread->frame = (uintptr_t)frame;
