@@ -36,7 +36,7 @@
 #include "preload/thread_state.h"
 #include "preload/torch_object.h"
 #include "preload/unwinder.h"
-#include "preload/world.h"
+#include "trace/world.h"
 #include "trace/error.h"
 
 enum { LAST_DRAIN_MS = 200 };
@@ -134,7 +134,7 @@ static void start(int rank, int nranks) {
   struct nt_world world;
   char directory[256];
   nt_dlsym_say();
-  nt_world_read(&world);
+  nt_world_read(getenv, &world);
   if (nt_area_directory(directory, sizeof(directory)) != 0) {
     nt_complain(NULL, "NCCLTRACE_SHM is too long: this job is not traced");
     return;

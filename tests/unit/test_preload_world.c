@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "preload/world.h"
+#include "trace/world.h"
 
 static struct nt_world world;
 
@@ -31,7 +31,7 @@ static void read_with(const char *variables) {
     setenv(one, value, 1);
   }
   memset(&world, 0x55, sizeof world);
-  nt_world_read(&world);
+  nt_world_read(getenv, &world);
 }
 
 static void expect(int rank, int size, int local_rank) {

@@ -6,6 +6,32 @@
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
 
+/* Of those who may be missing, the ones are to blame whose processes can be seen to have made no communicator: the others have
+ * lost their traces, and may have called it. */
+static int blame_idle_only(struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  const struct nt_rank_set *idle = &inquiry->job->model->idle;
+  struct nt_rank_set seen = {0}, lost = {0};
+  char who[NT_DESCRIBE];
+  int status = 0;
+  for (uint32_t w = nt_rank_set_next(&finding->blame, 0); w < NT_RANK_MAX && !status;
+       w = nt_rank_set_next(&finding->blame, w + 1))
+    status = nt_rank_set_add(nt_rank_set_has(idle, w) ? &seen : &lost, w);
+  if (status || !nt_rank_set_count(&seen)) {
+    nt_rank_set_free(&seen);
+    nt_rank_set_free(&lost);
+    return status;
+  }
+  nt_rank_set_free(&finding->blame);
+  finding->blame = seen;
+  nt_lines_add(&finding->evidence, "%s: alive, with the library and without a communicator",
+               nt_describe_ranks(who, sizeof who, &seen));
+  if (nt_rank_set_count(&lost))
+    nt_lines_add(&finding->evidence, "%s left no trace: whether it was called there is not known",
+                 nt_describe_ranks(who, sizeof who, &lost));
+  nt_rank_set_free(&lost);
+  return 0;
+}
+
 static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   /* Of those to blame, and where it cannot be told who. */
   static const char *const words[][2] = {
@@ -45,6 +71,8 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
       if (nt_rank_set_has(&inquiry->job->model->damaged, w))
         finding->confidence = NT_UNDECIDED; /* its trace may have told that it did */
     }
+  if (!status && creation->problem == NT_CREATION_MISSING)
+    status = blame_idle_only(inquiry, finding);
   const bool known = nt_rank_set_count(&finding->blame) != 0;
   nt_describe_ranks(who, sizeof who, &finding->blame);
   char what[NT_DESCRIBE + 96];

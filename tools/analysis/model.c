@@ -205,6 +205,7 @@ void nt_model_free(struct nt_model *model) {
   free(model->unreadable);
   nt_rank_set_free(&model->held);
   nt_rank_set_free(&model->damaged);
+  nt_rank_set_free(&model->idle);
   free(model->ranks);
   free(model->notes);
   memset(model, 0, sizeof *model);

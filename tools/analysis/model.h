@@ -228,7 +228,10 @@ struct nt_model {
   struct nt_rank_set
       held; /* world ranks of processes that have others besides: several GPUs each */
   struct nt_rank_set
-      damaged;   /* world ranks of traces that were left out since they lack their end */
+      damaged; /* world ranks of traces that were left out since they lack their end */
+  struct nt_rank_set
+      idle;      /* world ranks without a trace, whose processes on this node carry the library
+                            * and have made no communicator */
   int64_t *gone; /* last beats of processes without a trace that vanished, as others noted */
   uint32_t gone_count;
   int64_t now_ns; /* when the model was read */

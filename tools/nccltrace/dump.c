@@ -19,7 +19,7 @@
 #include "cli/rank_set.h"
 #include "cli/text.h"
 #include "nccltrace/dump_request.h"
-#include "nccltrace/process_words.h"
+#include "cli/process_words.h"
 #include "nccltrace/subcommands.h"
 
 enum { OPT_RANK = 1, OPT_ALL, OPT_DIR, OPT_TIMEOUT, OPT_FLUSH, OPT_NATIVE, OPT_SIGNAL, OPT_JSON };

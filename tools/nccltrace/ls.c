@@ -17,7 +17,7 @@
 #include "cli/untraced_copies.h"
 #include "nccl/nccl_api.h"
 #include "nccltrace/process_list.h"
-#include "nccltrace/process_words.h"
+#include "cli/process_words.h"
 #include "nccltrace/subcommands.h"
 
 enum { OPT_JSON = 1, OPT_DIR, OPT_COLOR };

@@ -20,7 +20,7 @@
 #include "cli/call_text.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
-#include "nccltrace/process_maps.h"
+#include "cli/process_maps.h"
 
 enum { BEING_MADE_S = 2 };
 

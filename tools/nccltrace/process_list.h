@@ -16,14 +16,13 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "cli/process_maps.h"
 #include "trace/reader.h"
-
-#define NT_AREA_PATH 512
 
 enum nt_presence {
   NT_PRESENT_AREA,    /* `area` is there; `trace` too, unless `error` says why not */
   NT_PRESENT_IDLE,    /* library loaded, no communicator yet */
-  NT_PRESENT_PRIVATE, /* its area is an anonymous memory file: only the process itself reaches it */
+  NT_PRESENT_PRIVATE, /* its area has no name, or not any more: only the process itself reaches it */
 };
 
 struct nt_process {

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
-#include "nccltrace/process_words.h"
+#include "cli/process_words.h"
 #include "nccltrace/show_dump.h"
 #include "nccltrace/subcommands.h"
 

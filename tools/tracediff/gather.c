@@ -15,6 +15,7 @@
 
 #include "analysis/load_source.h"
 #include "cli/text.h"
+#include "tracediff/idle_ranks.h"
 #include "tracediff/read_traces.h"
 #include "tracediff/unusable.h"
 
@@ -441,5 +442,7 @@ int nt_gather(char **paths, int count, const struct nt_look *look, struct nt_mod
     return g.status;
   }
   int status = nt_trace_loader_finish(&g.loader, g.live_ns, out);
+  if (!status)
+    status = nt_find_idle_ranks(out);
   return status ? status : g.loaded;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/world.h"
+#include "trace/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static const struct launcher launchers[] = {
 static const char *const run_ids[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE",
                                       "FLUX_JOB_ID",         "LSB_JOBID",    "PBS_JOBID"};
 
-static int number(const char *name) {
-  const char *text = getenv(name);
+static int number(char *(*get)(const char *name), const char *name) {
+  const char *text = get(name);
   char *end;
   if (!text || !*text)
     return -1;
@@ -35,25 +35,25 @@ static int number(const char *name) {
   return *end || value < 0 || value > 0x7fffffff ? -1 : (int)value;
 }
 
-void nt_world_read(struct nt_world *out) {
+void nt_world_read(char *(*get)(const char *name), struct nt_world *out) {
   *out = (struct nt_world){.rank = -1, .size = -1, .local_rank = -1};
   for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
-    int rank = number(launchers[i].rank), size = number(launchers[i].size);
+    int rank = number(get, launchers[i].rank), size = number(get, launchers[i].size);
     if (rank < 0 || size <= rank)
       continue;
     out->rank = rank;
     out->size = size;
-    out->local_rank = number(launchers[i].local_rank);
+    out->local_rank = number(get, launchers[i].local_rank);
     if (out->local_rank < 0 && !strcmp(launchers[i].rank, "PMI_RANK"))
-      out->local_rank = number("PMI_LOCAL_RANK");
+      out->local_rank = number(get, "PMI_LOCAL_RANK");
     break;
   }
-  int restart = number("TORCHELASTIC_RESTART_COUNT");
+  int restart = number(get, "TORCHELASTIC_RESTART_COUNT");
   if (restart < 0)
-    restart = number("SLURM_RESTART_COUNT");
+    restart = number(get, "SLURM_RESTART_COUNT");
   out->restart = restart > 0 ? (uint32_t)restart : 0;
   for (size_t i = 0; i < sizeof(run_ids) / sizeof(*run_ids) && !out->run_id[0]; i++) {
-    const char *id = getenv(run_ids[i]);
+    const char *id = get(run_ids[i]);
     if (id && strcmp(id, "none") != 0) /* what torchrun calls every run that was given no name */
       snprintf(out->run_id, sizeof(out->run_id), "%s", id);
   }

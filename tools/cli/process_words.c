@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "nccltrace/process_words.h"
+#include "cli/process_words.h"
 
 #include <inttypes.h>
 #include <pwd.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/text.h"
-#include "nccltrace/process_maps.h"
+#include "cli/process_maps.h"
 #include "trace/read_text.h"
 
 /* ---- the program -------------------------------------------------------------------------------- */

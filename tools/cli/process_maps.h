@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "nccltrace/process_list.h"
+#define NT_AREA_PATH 512
 
 struct nt_maps {
   uint32_t uid;
   bool loaded;             /* libnccltrace.so is mapped */
-  bool private_area;       /* its area is an anonymous memory file */
+  bool private_area;       /* its area is an anonymous memory file, or was removed */
   char area[NT_AREA_PATH]; /* the process's own area, as it can be opened from here, or empty */
   char nccl[NT_AREA_PATH]; /* a libnccl.so that is mapped, as its process names it, or empty */
   bool nccl_memory;        /* memory that NCCL shares with other processes is mapped */

@@ -12,7 +12,8 @@ struct nt_world {
   char run_id[64];            /* empty if unknown */
 };
 
-/* Reads the variables of torchrun, of kinds of MPI and of schedulers; the first that make sense count. */
-void nt_world_read(struct nt_world *out);
+/* Reads the variables of torchrun, of kinds of MPI and of schedulers; the first that make sense count. `get` answers as
+ * getenv does, of the own process or of another; what it returns is not kept. */
+void nt_world_read(char *(*get)(const char *name), struct nt_world *out);
 
 #endif

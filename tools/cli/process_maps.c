@@ -7,7 +7,7 @@
  * owner's mount namespace: where it does not lead to the same file from here, the way through
  * /proc/PID/root is taken.
  */
-#include "nccltrace/process_maps.h"
+#include "cli/process_maps.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,9 +37,9 @@ static uint32_t inner_pid(uint32_t pid) {
   return inner;
 }
 
-static bool is_area(const char *path) {
-  size_t length = strlen(path);
-  return length > 5 && strcmp(path + length - 5, ".area") == 0;
+static bool ends_with(const char *path, const char *end) {
+  const size_t length = strlen(path), tail = strlen(end);
+  return length > tail && strcmp(path + length - tail, end) == 0;
 }
 
 /* `inode` is what the mapping has: a file of the same name in another mount namespace is not it. */
@@ -71,13 +71,14 @@ static void read_mapping(uint32_t pid, char *line, struct nt_maps *out) {
   const char *file = strrchr(name, '/');
   if (strncmp(file, "/libnccltrace.so", 16) == 0)
     out->loaded = true;
-  else if (strncmp(name, "/memfd:nccltrace", 16) == 0)
+  else if (strncmp(name, "/memfd:nccltrace", 16) == 0 ||
+           (ends_with(name, ".area (deleted)") && nt_maps_area_pid(name) == inner_pid(pid)))
     out->private_area = true;
   else if (strncmp(file, "/libnccl.so", 11) == 0)
     snprintf(out->nccl, sizeof out->nccl, "%s", name);
   else if (strncmp(name, "/dev/shm/nccl-", 14) == 0)
     out->nccl_memory = true;
-  else if (out->area[0] == '\0' && is_area(name) &&
+  else if (out->area[0] == '\0' && ends_with(name, ".area") &&
            sscanf(line, "%*s %*s %*s %*s %lu", &inode) == 1 &&
            nt_maps_area_pid(name) == inner_pid(pid))
     find_area(pid, name, (ino_t)inode, out);
