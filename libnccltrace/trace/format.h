@@ -15,7 +15,7 @@
 
 #define NT_FILE_MAGIC "NCCLTRCE"
 #define NT_FILE_MAJOR 1
-#define NT_FILE_MINOR 0
+#define NT_FILE_MINOR 1 /* 1: CALLS frames of version 2 */
 
 /* Superblock: written once when the file is made. Offsets of its fields in bytes. */
 #define NT_SUPER_SIZE 4096

@@ -214,6 +214,10 @@ void nt_judge_process(struct nt_trace *trace) {
       digest ? identity->digest_flags & NT_DIGEST_OUTLIVED
              : !trace->area.present && process->writer != NT_STATE_BY_OTHER &&
                    (info->state == NT_PROCESS_UNKNOWN || info->state == NT_PROCESS_VANISHED);
+  if (trace->has_file && *identity->writer)
+    snprintf(trace->writer, sizeof trace->writer, "%s, format %u.%u", identity->writer,
+             (unsigned)identity->major, (unsigned)identity->minor);
+  info->writer = trace->writer;
   info->started_ns = (int64_t)trace->identity.clock_first.realtime_ns;
   info->last_beat_ns = latest((int64_t)process->heartbeat_ns, (int64_t)process->exit_ns);
   for (size_t i = 0; i < trace->comm_count; i++)

@@ -119,12 +119,15 @@ static int plan_frame(const struct nt_frame *frame, const unsigned char *stored,
   struct plan *plan = ctx;
   if (is_calls(frame))
     return plan_runs(plan, frame, stored, frame->epoch, offset);
-  if (frame->type == NT_FRAME_CALLS)
+  if (frame->type == NT_FRAME_CALLS) {
+    plan->trace->info.strange += frame->records;
     nt_warn(plan->trace,
             "byte %" PRIu64 " of segment %" PRIu64
             ": a form of calls that this program does not know (version %u), %" PRIu32
-            " calls skipped",
-            offset, frame->epoch, frame->version, frame->records);
+            " call%s skipped: use the tools of the version that wrote it%s%s",
+            offset, frame->epoch, frame->version, frame->records, frame->records == 1 ? "" : "s",
+            *plan->trace->writer ? ": " : "", plan->trace->writer);
+  }
   return 0;
 }
 

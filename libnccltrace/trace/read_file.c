@@ -326,6 +326,23 @@ static int walk_file(struct nt_trace *trace, int fd, nt_calls_fn *fn, void *ctx,
   return rc;
 }
 
+static void warn_of_marks(struct nt_trace *trace, const struct nt_frame *frame, uint64_t offset,
+                          int status) {
+  const char *ending = frame->records == 1 ? "" : "s";
+  const struct nt_super *super = &trace->identity;
+  if (status == -NT_ERR_VERSION)
+    nt_warn(trace,
+            "byte %" PRIu64 " of segment %" PRIu64
+            ": a form of the GPU's marks that this program does not know (version %u), %" PRIu32
+            " mark%s skipped: use the tools of the version that wrote it: %s, format %u.%u",
+            offset, frame->epoch, frame->version, frame->records, ending, super->writer,
+            (unsigned)super->major, (unsigned)super->minor);
+  else if (status)
+    nt_warn(trace,
+            "byte %" PRIu64 " of segment %" PRIu64 ": %" PRIu32 " mark%s of the GPU cannot be read",
+            offset, frame->epoch, frame->records, ending);
+}
+
 static int take_definitions(const struct nt_frame *frame, const unsigned char *stored,
                             uint64_t offset, void *ctx) {
   struct nt_trace *trace = ctx;
@@ -345,11 +362,7 @@ static int take_definitions(const struct nt_frame *frame, const unsigned char *s
     return 0;
   }
   if (frame->type == NT_FRAME_GPU) {
-    if (nt_take_mark_frame(trace, frame, payload))
-      nt_warn(trace,
-              "byte %" PRIu64 " of segment %" PRIu64 ": %" PRIu32
-              " marks of the GPU cannot be read (version %u)",
-              offset, frame->epoch, frame->records, frame->version);
+    warn_of_marks(trace, frame, offset, nt_take_mark_frame(trace, frame, payload));
     rc = 0;
   } else if (frame->type == NT_FRAME_STACKS)
     rc = nt_stack_table_nodes(&trace->stacks, payload, frame->raw);

@@ -59,7 +59,7 @@ struct nt_trace {
       identity; /* of the file's superblock or the area's header; layout only if has_file */
   bool has_file, network, aged;
   uint64_t dev, ino, size;
-  char file_path[1024], area_path[512];
+  char file_path[1024], area_path[512], writer[64];
   struct nt_area_copy area;
   struct nt_facts facts;
   struct nt_trace_comm *comms; /* by number */

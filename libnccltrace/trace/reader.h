@@ -78,6 +78,10 @@ struct nt_process_info {
   int64_t digest_ns;     /* when the digest that this is was made; 0: it is none */
   uint64_t left_out;     /* calls that a digest left out, in `overwritten` too */
   bool moved;            /* it made calls, or its GPU got further, shortly before the digest */
+  const char
+      *writer; /* what wrote the file, "libnccltrace 0.1.0, format 1.0"; "" if there is none */
+  /* Calls in frames of a form that this program does not know: they were skipped. Once calls are read. */
+  uint64_t strange;
 };
 
 struct nt_trace_comm {

@@ -88,5 +88,12 @@ if [ -e "$build/preload/library_cases" ]; then
   check "and its defaults are the real ones" $? "$(diff "$dir/said" "$dir/defaults")"
 fi
 
+# Which versions of frames there are.
+version_of() { sed -nE "s/^#define $2 ([0-9]+).*/\1/p" "libnccltrace/trace/$1"; } # HEADER NAME
+calls=$(version_of codec.h NT_CODEC_VERSION) marks=$(version_of mark_codec.h NT_MARKS_VERSION) minor=$(version_of format.h NT_FILE_MINOR)
+grep -qF "| 5 | \`CALLS\` | $calls |" docs/FORMAT.md && grep -qF "| 8 | \`GPU\` | $marks |" docs/FORMAT.md &&
+  grep -qF "| \`MINOR\` | $minor;" docs/FORMAT.md
+check "docs/FORMAT.md has the versions of frames and of the format" $? "calls $calls, marks $marks, minor $minor"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

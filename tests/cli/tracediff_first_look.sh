@@ -52,6 +52,34 @@ run --window 64 "$work/damaged"
 [ -s "$work/err" ] && cmp -s "$work/err" "$work/full.err" && grep -c . "$work/err" | grep -q '^1$'
 check "damage is told once" $? "$(both)"
 
+# Of nobody a call can be read.
+cp -r "$work/hang" "$work/unreadable"
+for trace in "$work/unreadable"/*.trace; do
+  for at in $(LC_ALL=C grep -obUaP 'NTFR\x05' "$trace" | cut -d: -f1); do
+    printf '\377\377\377\377' | dd of="$trace" bs=1 seek=$((at + 80)) conv=notrunc 2>/dev/null
+  done
+done
+run "$work/unreadable"
+[ $? = 1 ] && grep -q '^undecided: ' "$work/out" && grep -q '^to blame: nobody' "$work/out" && grep -q 'checksum wrong' "$work/err"
+check "where no call can be read nothing is consistent, and it is said what is damaged" $? "$(both)"
+"$build/nccltrace" show "$work/unreadable/rank5.trace" >"$work/out" 2>"$work/err"
+[ $? = 1 ] && ! grep -q 'no call was recorded' "$work/err"
+check "nccltrace show fails where no call can be read" $? "$(both)"
+
+# A window and a memory for a few calls accuse nobody else.
+traces skipped 4 2 4 1 2000 skip=3
+run --full "$work/skipped"
+line=$(grep '^to blame' "$work/out")
+same=0
+for few in 100 1000 3000; do
+  run --window=10 --max-calls=$few "$work/skipped"
+  [ "$(grep '^to blame' "$work/out")" = "$line" ] || grep -q '^to blame: nobody' "$work/out" || same=1
+done
+check "where few calls are read no others are accused" $same "$line, $(both)"
+run --max-calls=3000 "$work/skipped"
+grep -q 'memory is meant for no more (--max-calls)' "$work/out"
+check "--max-calls holds for small traces too" $? "$(both)"
+
 same=0
 for calls in 0 -3 x 12x ""; do
   run --window "$calls" "$work/hang"

@@ -81,7 +81,7 @@ static void what_cannot_be_read_is_named(void **state) {
   expect_refusal(path, NT_ERR_TRUNCATED, "ends after 1000 bytes");
   bytes[NT_SUPER_MAJOR] = 2;
   fixture_store(path, bytes, length);
-  expect_refusal(path, NT_ERR_VERSION, "version 2.0");
+  expect_refusal(path, NT_ERR_VERSION, "version 2.");
   bytes[NT_SUPER_MAJOR] = 1;
   bytes[NT_SUPER_PID] ^= 1;
   fixture_store(path, bytes, length);

@@ -26,21 +26,27 @@ static bool is_counted(const struct nt_model_rank *rank) {
 
 static void note_damage(struct nt_model *model, const struct nt_model_rank *rank, bool kept) {
   const char *source = rank->source ? rank->source : "a trace";
+  const char *counts = kept ? "" : ", and it counts as missing";
+  const unsigned long long cut = rank->cut, total = rank->total_calls;
+  const char *known =
+      is_counted(rank) ? ", and only how many collectives it made is known of these" : counts;
   if (rank->hollow)
     nt_model_note(model,
                   "%s is cut short: nothing but its header is left, all calls of rank %d are "
-                  "lost, and it counts as missing",
-                  source, rank->world);
+                  "lost%s",
+                  source, rank->world, counts);
   else if (rank->aged)
+    nt_model_note(model, "%s is cut short inside its state: what rank %d did last is lost%s",
+                  source, rank->world, counts);
+  else if (rank->strange)
     nt_model_note(model,
-                  "%s is cut short inside its state: what rank %d did last is lost, and it counts "
-                  "as missing",
-                  source, rank->world);
+                  "%s has calls of a form that this program does not know: %llu of %llu calls of "
+                  "rank %d cannot be read%s; use the tools of the version that wrote it: %s",
+                  source, cut, total, rank->world, known,
+                  rank->writer ? rank->writer : "an unknown one");
   else
-    nt_model_note(
-        model, "%s is cut short or damaged: %llu of %llu calls of rank %d are lost, and %s", source,
-        (unsigned long long)rank->cut, (unsigned long long)rank->total_calls, rank->world,
-        kept ? "only how many collectives it made is known of these" : "it counts as missing");
+    nt_model_note(model, "%s is cut short or damaged: %llu of %llu calls of rank %d are lost%s",
+                  source, cut, total, rank->world, known);
 }
 
 void nt_damage_settle(struct nt_model *model) {
@@ -53,7 +59,7 @@ void nt_damage_settle(struct nt_model *model) {
     struct nt_model_rank *rank = &model->ranks[i];
     const bool broken = rank->hollow || rank->aged || rank->cut;
     const bool keep = !broken || damaged == model->rank_count || is_counted(rank);
-    if (broken && damaged != model->rank_count)
+    if (broken)
       note_damage(model, rank, keep);
     if (keep) {
       if (broken && is_counted(rank))

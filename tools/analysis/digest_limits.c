@@ -60,11 +60,16 @@ static bool say_members(const struct nt_inquiry *inquiry, struct nt_finding *fin
 
 enum shortage { NOTHING, CALLS, TURNS, GRAPHS, SHORTAGES };
 
+/* Nor is what was read of a trace, where memory is meant for no more, another thing than a digest. */
+static bool is_short(const struct nt_model *model, const struct nt_model_rank *rank) {
+  return rank->left_out || (model->bounded && rank->unread);
+}
+
 /* Why what a digest shows of the rank is no ground for a verdict. */
-static enum shortage shortage_of(const struct nt_model_rank *rank) {
+static enum shortage shortage_of(const struct nt_model *model, const struct nt_model_rank *rank) {
   uint32_t threads = 0, launched = 0;
   bool captured = false;
-  if (!rank->left_out)
+  if (!is_short(model, rank))
     return NOTHING;
   for (uint32_t i = 0; i < rank->call_count; i++) {
     const struct nt_model_call *call = &rank->calls[i];
@@ -80,7 +85,8 @@ static enum shortage shortage_of(const struct nt_model_rank *rank) {
 /* That ranks wait crosswise is one reading; that one of them left out a call is another, which only earlier turns tell. */
 static bool lacks_turns(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
                         uint32_t r) {
-  if (finding->joint == NT_NONE || !inquiry->job->model->ranks[r].left_out ||
+  const struct nt_model *model = inquiry->job->model;
+  if (finding->joint == NT_NONE || !is_short(model, &model->ranks[r]) ||
       (finding->class != NT_CLASS_CYCLE && finding->class != NT_CLASS_ORDER))
     return false;
   const struct nt_joint *joint = &inquiry->job->joints[finding->joint];
@@ -179,7 +185,7 @@ static bool doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) 
   for (uint32_t r = 0; r < model->rank_count; r++) {
     if (!is_concerned(inquiry, finding, r))
       continue;
-    enum shortage what = shortage_of(&model->ranks[r]);
+    enum shortage what = shortage_of(model, &model->ranks[r]);
     if (what == NOTHING && lacks_turns(inquiry, finding, r))
       what = TURNS;
     if (what != NOTHING)
@@ -189,7 +195,10 @@ static bool doubt(const struct nt_inquiry *inquiry, struct nt_finding *finding) 
   for (int what = CALLS; what < SHORTAGES; what++) {
     char who[NT_DESCRIBE];
     const uint64_t count = nt_rank_set_count(&ranks[what]);
-    if (count)
+    if (count && model->bounded)
+      nt_lines_add(&finding->evidence, "what was read of %s has %s",
+                   nt_describe_ranks(who, sizeof who, &ranks[what]), lack[what]);
+    else if (count)
       nt_lines_add(&finding->evidence, "the %s of %s %s %s", count == 1 ? "digest" : "digests",
                    nt_describe_ranks(who, sizeof who, &ranks[what]), count == 1 ? "has" : "have",
                    lack[what]);
@@ -208,7 +217,9 @@ void nt_say_digests(struct nt_inquiry *inquiry) {
     const bool told = finding->confidence == NT_UNDECIDED && finding->joint != NT_NONE &&
                       say_members(inquiry, finding);
     if (doubtful && !told) {
-      nt_lines_add(&finding->next, "collect the traces themselves");
+      nt_lines_add(&finding->next, "%s",
+                   inquiry->job->model->bounded ? "read more of the traces: --max-calls"
+                                                : "collect the traces themselves");
       put_first(&finding->next);
     }
   }

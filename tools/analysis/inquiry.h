@@ -67,6 +67,8 @@ int nt_judge_operations(struct nt_inquiry *inquiry);
 int nt_judge_extras(struct nt_inquiry *inquiry);
 int nt_judge_stalls(struct nt_inquiry *inquiry);
 int nt_judge_outside(struct nt_inquiry *inquiry);
+/* Ranks whose last calls cannot be read, where nothing else was found. */
+int nt_judge_damaged(struct nt_inquiry *inquiry);
 int nt_judge_settings(struct nt_inquiry *inquiry);
 int nt_judge_slow(struct nt_inquiry *inquiry);
 /* Operations that take longer than they did, or than they do elsewhere. */

@@ -255,5 +255,7 @@ int nt_judge_outside(struct nt_inquiry *inquiry) {
   if (inquiry->verdict->count)
     return 0;
   int status = judge_lost(inquiry);
+  if (!status && !inquiry->verdict->count)
+    status = nt_judge_damaged(inquiry);
   return status || inquiry->verdict->count ? status : judge_quiet(inquiry);
 }

@@ -65,6 +65,8 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
   for (size_t s = 0; s < count; s++) {
     struct nt_trace_stream stream = nt_trace_stream_at(trace, s);
     rank->gpu_steps += (uint64_t)stream.reached + stream.finished;
+    if (stream.polled_ns && stream.issued > stream.finished)
+      rank->undone += stream.issued - stream.finished;
     if (stream.polled_ns > rank->gpu_ns)
       rank->gpu_ns = stream.polled_ns;
     bool gaps =

@@ -286,6 +286,10 @@ static void find_damage(struct nt_model_rank *rank, const struct nt_trace *trace
   rank->outlived = process->outlived;
   if (rank->total_calls > there)
     rank->cut = rank->total_calls - there;
+  rank->damaged = nt_trace_warning_count(trace) != 0;
+  rank->strange = process->strange;
+  if (process->strange)
+    rank->writer = copy(process->writer);
 }
 
 static int out_of_memory(struct nt_error *err) {

@@ -162,6 +162,7 @@ void nt_model_free_rank(struct nt_model_rank *rank) {
   free(rank->pci);
   free(rank->source);
   free(rank->nccl);
+  free(rank->writer);
   free(rank->nccl_env);
   free(rank->untraced);
   free(rank->warning);

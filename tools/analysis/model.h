@@ -185,6 +185,10 @@ struct nt_model_rank {
    * the model is settled. */
   uint64_t cut;
   bool aged;          /* nor is it known how many */
+  bool damaged;       /* parts of its file could not be read */
+  uint64_t strange;   /* of those cut, calls of a form that this program does not know */
+  char *writer;       /* of such a file: the version of the library and of the format; else NULL */
+  uint64_t undone;    /* launches that the device had not finished when it was last looked at */
   bool outlived;      /* it may have called more after what its file tells */
   bool hollow;        /* the file has nothing behind its header */
   uint64_t gpu_steps; /* launches seen to begin or finish, all streams together */

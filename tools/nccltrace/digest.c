@@ -160,6 +160,8 @@ static bool digest(const struct order *order, const struct nt_digest_source *sou
     done = save(order, name, &bytes);
     if (done)
       tell(order, name, &tally, bytes.length);
+    if (nt_trace_process(trace)->strange) /* all that can be digested is its state */
+      done = false;
     for (size_t i = 0; i < nt_trace_warning_count(trace); i++)
       complain(source->path, nt_trace_warning_at(trace, i));
   }

@@ -161,6 +161,10 @@ static int show_one(const char *path, const char *name, struct request *request,
   }
   int64_t count = request->json ? show_json(trace, name, request, &error)
                                 : show_text(trace, name, request, several, &error);
+  const struct nt_process_info *info = nt_trace_process(trace);
+  const bool unread =
+      info->strange ||
+      (count == 0 && info->calls > info->lost + info->overwritten && nt_trace_warning_count(trace));
   fflush(stdout); /* so that what stderr says comes after what it is about */
   if (count < 0)
     nt_report_error(name, &error);
@@ -169,14 +173,15 @@ static int show_one(const char *path, const char *name, struct request *request,
   else if (count == 0 && request->filter.comm != NULL)
     warn(name, "no call on that communicator (--header lists them)");
   else if (count == 0 && request->filter.tail > 0)
-    warn(name, "no call was recorded");
+    warn(name, unread ? "no call can be read" : "no call was recorded");
   if (!request->header)
     report_gaps(trace, name);
   if (!request->header && !request->dump)
     mention_dumps(trace, name);
+  const bool failed = unread && !request->header && !request->dump;
   nt_trace_close(trace);
   bool needed = request->filter.comm != NULL || request->dump;
-  return count > 0 || (count == 0 && !needed) ? NT_EXIT_OK : NT_EXIT_FAILED;
+  return !failed && (count > 0 || (count == 0 && !needed)) ? NT_EXIT_OK : NT_EXIT_FAILED;
 }
 
 static void warn_of_process(const char *operand, uint32_t pid, bool dump) {

@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
   int count = parser.first < argc ? argc - parser.first : 1;
   how.paths = paths;
   how.count = count;
-  if (how.full)
+  if (how.full || how.small_bytes / CALL_BYTES > how.most)
     how.small_bytes = CALL_BYTES * how.most;
 
   struct nt_model model = {0};

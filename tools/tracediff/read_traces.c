@@ -67,13 +67,14 @@ static bool read_trace(const struct reading *reading, struct nt_source *source,
   source->known = reading->known(nt_trace_process(trace), reading->context);
   source->live_ns = nt_trace_process(trace)->live ? nt_trace_process(trace)->seen_ns : 0;
   if (!source->known)
-    source->status = keep_warnings(source, trace);
-  if (!source->known && !source->status)
     source->status = nt_trace_load(trace, source->path, &source->loaded, &source->err);
   const bool is_short = !source->known && !source->status && nt_trace_is_short(trace);
   if (is_short) {
     nt_loaded_trace_free(&source->loaded);
-    drop_warnings(source);
+  } else if (!source->known && !source->status) { /* loading warns too */
+    source->status = keep_warnings(source, trace);
+    if (source->status)
+      nt_loaded_trace_free(&source->loaded);
   }
   nt_trace_close(trace);
   return !is_short;
