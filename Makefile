@@ -122,7 +122,7 @@ check-unit: $(UNIT_TESTS)
 check-cli check-runner check-scenarios check-users: all sim scenario
 # Fetches other people's packages, up to so many MB for each user.
 check-users: export USERS_DOWNLOAD ?= 500
-check-cli: $(GEN_JOB)
+check-cli: $(GEN_JOB) $(BENCHES)
 check-fuzz: $(REPLAYS)
 check-aarch64: all
 check-dist: all sim
