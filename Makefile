@@ -122,7 +122,7 @@ check-unit: $(UNIT_TESTS)
 check-cli check-runner check-scenarios check-users: all sim scenario
 # Fetches other people's packages, up to so many MB for each user.
 check-users: export USERS_DOWNLOAD ?= 500
-check-cli: $(GEN_JOB)
+check-cli: $(GEN_JOB) $(BENCHES)
 check-fuzz: $(REPLAYS)
 check-aarch64: all
 check-dist: all sim
@@ -154,7 +154,8 @@ install: all
 	install -m 755 $(BUILD)/libnccltrace.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(wildcard docs/man/*.7) $(DESTDIR)$(MANDIR)/man7
-	install -m 644 $(wildcard README.md CHANGELOG.md LICENSE docs/*.md) $(DESTDIR)$(DOCDIR)
+	install -m 644 README.md CHANGELOG.md CONTRIBUTING.md LICENSE $(DESTDIR)$(DOCDIR)
+	for file in docs/*.md $$(find examples -type f); do install -D -m 644 $$file $(DESTDIR)$(DOCDIR)/$$file || exit 1; done
 
 # Binaries that others install: for RHEL 8, Ubuntu 20.04 and later.
 DIST_GLIBC = 2.28

@@ -147,8 +147,8 @@ static struct nt_drain *open_file(struct nt_area *area) {
   }
   nt_complain(area->header,
               "cannot write a trace in %s (%s): set NCCLTRACE_DIR to a writable "
-              "directory; live evidence remains in %s",
-              settings.directory, first, area->path[0] ? area->path : "memory");
+              "directory; live evidence remains%s%s",
+              settings.directory, first, area->path[0] ? ": tracediff " : " in memory", area->path);
   return NULL;
 }
 

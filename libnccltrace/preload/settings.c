@@ -162,6 +162,24 @@ static void set_directory(struct nt_settings *out) {
     out->fallback[0] = 0;
 }
 
+/* A name that is mistyped is not understood either. */
+static void tell_unknown(void) {
+  static const char *const known[] = {"DIR",      "SIZE",  "AREA", "SHM",    "KEEP",
+                                      "NATIVE",   "GPU",   "LOG",  "PYTHON", "SIGNAL",
+                                      "WATCHDOG", "DLSYM", "NCCL"};
+  for (char **entry = environ; entry && *entry; entry++) {
+    const char *name = *entry + strlen("NCCLTRACE_");
+    if (strncmp(*entry, "NCCLTRACE_", strlen("NCCLTRACE_")) != 0)
+      continue;
+    const size_t length = strcspn(name, "=");
+    bool found = false;
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known) && !found; i++)
+      found = strlen(known[i]) == length && !strncmp(name, known[i], length);
+    if (!found)
+      nt_log("NCCLTRACE_%.*s is no setting of this version, and is ignored", (int)length, name);
+  }
+}
+
 bool nt_settings_dlsym(void) {
   return switch_or("NCCLTRACE", true) && switch_or("NCCLTRACE_DLSYM", true);
 }
@@ -181,4 +199,6 @@ void nt_settings_read(struct nt_settings *out) {
   out->area_size = size_or("NCCLTRACE_AREA", DEFAULT_AREA_SIZE, SMALLEST_AREA_SIZE);
   out->keep_attempts = count_or("NCCLTRACE_KEEP", DEFAULT_KEEP);
   set_directory(out);
+  if (out->log)
+    tell_unknown();
 }

@@ -122,6 +122,8 @@ int main(int argc, char **argv) {
     return child(argc > 2);
   static const char *const names[CLOCK] = {"call_allreduce_over_bare",
                                            "call_grouped_send_over_bare"};
+  if (!measured_library("bench_call"))
+    return 1;
   double times[MODES][KINDS][TURNS];
   char directory[] = "/tmp/nccltrace-bench-XXXXXX";
   if (!mkdtemp(directory)) {

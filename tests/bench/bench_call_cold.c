@@ -94,10 +94,12 @@ int main(int argc, char **argv) {
   enum { COLD, WARM, KINDS };
   double times[2][KINDS][TURNS], values[KINDS];
   char command[2048], directory[] = "/tmp/nccltrace-bench-XXXXXX";
-  const char *library = getenv("NCCLTRACE_LIBRARY");
-  bool ran = library != NULL;
+  bool ran = true;
   if (argc > 1)
     return child();
+  const char *library = measured_library("bench_call_cold");
+  if (!library)
+    return 1;
   if (!mkdtemp(directory)) {
     perror("bench_call_cold: no temporary directory in /tmp");
     return 1;

@@ -148,16 +148,18 @@ static bool measure(const char *self, const char *library, const char *directory
 int main(int argc, char **argv) {
   double over[MODES], reading;
   char directory[] = "/tmp/nccltrace-bench-XXXXXX";
-  const char *library = getenv("NCCLTRACE_LIBRARY");
   if (argc == 3) {
     threads = atoi(argv[1]), comms = atoi(argv[2]);
     return threads < 1 || threads > MOST || comms < 0 || comms > MOST ? 2 : child();
   }
+  const char *library = measured_library("bench_call_threads");
+  if (!library)
+    return 1;
   if (!mkdtemp(directory)) {
     perror("bench_call_threads: no temporary directory in /tmp");
     return 1;
   }
-  const bool ran = library && measure(argv[0], library, directory, over, &reading);
+  const bool ran = measure(argv[0], library, directory, over, &reading);
   remove_tree(directory);
   if (!ran) {
     fprintf(stderr, "bench_call_threads: the measured program did not run\n");

@@ -54,13 +54,15 @@ int main(int argc, char **argv) {
                                             "dlsym_nccl_over_bare"};
   static const double targets[KINDS] = {50, 150, 2000};
   double bare[KINDS][TURNS], traced[KINDS][TURNS], values[KINDS];
-  const char *library = getenv("NCCLTRACE_LIBRARY");
   int missed = 0;
   if (argc > 1)
     return child();
+  const char *library = measured_library("bench_dlsym");
+  if (!library)
+    return 1;
   for (int turn = 0; turn < TURNS; turn++) {
     for (int mode = 0; mode < 2; mode++) {
-      if (!measure(argv[0], mode && library ? library : "", values)) {
+      if (!measure(argv[0], mode ? library : "", values)) {
         fprintf(stderr, "bench_dlsym: the measured program did not run\n");
         return 1;
       }

@@ -97,10 +97,8 @@ int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "init"))
     return init();
   self = argv[0];
-  library = getenv("NCCLTRACE_LIBRARY");
-  if (!library) {
-    fprintf(stderr, "bench_library: NCCLTRACE_LIBRARY must name the library\n");
+  library = measured_library("bench_library");
+  if (!library)
     return 1;
-  }
   return loading() | constructors() | size();
 }

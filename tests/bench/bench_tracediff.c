@@ -252,6 +252,11 @@ int main(int argc, char **argv) {
   const char *directory = getenv("TMPDIR");
   int right = 0, missed = 0, status = 0;
   const bool is_large = argc > 1 && !strcmp(argv[1], "large");
+  if (argc > 1 + is_large) {
+    fprintf(stderr, "bench_tracediff: unknown argument '%s': only \"large\" is one\n",
+            argv[argc - 1]);
+    return 2;
+  }
   const struct job *list = is_large ? &large : jobs;
   const int count = is_large ? 1 : JOBS;
   struct result results[JOBS];

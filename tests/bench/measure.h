@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "trace/clock.h"
 
@@ -47,6 +48,16 @@ static inline double clock_reading_ns(void) {
 /* What tracing may add to a call, where a reading of the clock takes so long. */
 static inline double call_target_ns(double reading_ns) {
   return reading_ns > 10 ? 80 : 60;
+}
+
+/* The library that is measured; NULL, which has been said, if $NCCLTRACE_LIBRARY names none. */
+static inline const char *measured_library(const char *program) {
+  const char *library = getenv("NCCLTRACE_LIBRARY");
+  if (library && access(library, R_OK) == 0)
+    return library;
+  fprintf(stderr, "%s: NCCLTRACE_LIBRARY=%s: name libnccltrace.so, as make bench does\n", program,
+          library ? library : "");
+  return NULL;
 }
 
 /* The first `count` numbers that the command prints, one a line; false if there are fewer. */

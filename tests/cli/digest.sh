@@ -78,7 +78,7 @@ digest -o "$work/none"
 check "a node without traces is told" $? "$(both)"
 : >"$work/file"
 digest -o "$work/file" "$traces"
-[ $? = 1 ] && grep -q "$work/file: Not a directory" "$work/err"
+[ $? = 1 ] && grep -q "$work/file: the directory for the digests cannot be made: Not a directory" "$work/err"
 check "an output that is no directory is told" $? "$(both)"
 wrong=""
 for option in "-s 1K" "-s x" "-s 99999G" "-n x" "-n 0" "--nonsense"; do

@@ -95,5 +95,15 @@ grep -qF "| 5 | \`CALLS\` | $calls |" docs/FORMAT.md && grep -qF "| 8 | \`GPU\` 
   grep -qF "| \`MINOR\` | $minor;" docs/FORMAT.md
 check "docs/FORMAT.md has the versions of frames and of the format" $? "calls $calls, marks $marks, minor $minor"
 
+${MAKE:-make} --no-print-directory -s -o all BUILD="$build" PREFIX= DESTDIR="$dir/installed" install >"$dir/log" 2>&1
+missing=
+for file in $(grep -ohE '\b(docs|examples)/[A-Za-z/]+\.md|CONTRIBUTING\.md' README.md | sort -u); do
+  [ -s "$dir/installed/share/doc/libnccltrace/$file" ] || missing="$missing $file"
+done
+test -z "$missing"
+check "documents that README.md names are installed where it names them" $? "$missing $(tail -n 3 "$dir/log")"
+grep -q 'share/doc/libnccltrace/docs/DIAGNOSES.md' <("$build/tracediff" --help)
+check "tracediff --help names the document that explains findings" $? "$("$build/tracediff" --help | tail -n 3)"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -274,7 +274,46 @@ wait "$job"
 [ "$(grep -cxF "nccltrace: the trace file is $traces/rank0.trace" "$work/err")" = 1 ]
 check "the log names the trace file" $? "$(cat "$work/err")"
 
-nonsense=(NCCLTRACE_SIZE=hello NCCLTRACE_AREA=64K NCCLTRACE_KEEP=many NCCLTRACE_GPU=maybe NCCLTRACE_PYTHON=perhaps)
+env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR=/proc/none/traces \
+  timeout 60 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
+job=$!
+exec 4>"$work/in"
+for ((i = 0; i < 200; i++)); do
+  grep -q "cannot write a trace" "$work/err" && break
+  sleep 0.05
+done
+area=$(sed -n 's/.*; live evidence remains: tracediff //p' "$work/err")
+[ -n "$area" ] && [ -f "$area" ] && timeout 20 "$build/tracediff" "$area" >"$work/out" 2>&1
+[ $? -lt 2 ] && grep -q '^  rank 0 (.* running, last call AllReduce' "$work/out"
+check "where no trace can be written, the line names the area that tracediff reads" $? "$(cat "$work/err" "$work/out")"
+timeout 20 "$build/tracediff" /proc/none/traces >"$work/out" 2>&1
+[ $? -lt 2 ] && grep -q '^  rank 0 (.* running, last call AllReduce' "$work/out"
+check "tracediff finds the processes that were told of a directory which is not there" $? "$(cat "$work/out")"
+timeout 20 "$build/nccltrace" ls --dir /proc/none/traces >"$work/out" 2>&1 && [ "$(grep -c gpu_cases "$work/out")" = 1 ]
+check "ls --dir lists the processes that were told of it, written or not" $? "$(cat "$work/out")"
+timeout 20 "$build/nccltrace" dump --dir /proc/none/traces >"$work/out" 2>&1
+[ $? = 1 ] && grep -qF "it has no trace file; " "$work/out" && grep -qF "Its area is read as it is: tracediff $area" "$work/out"
+check "a dump that nothing was written of names the area" $? "$(cat "$work/out")"
+exec 4>&-
+wait "$job"
+
+traces=$work/private
+env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$traces" NCCLTRACE_SHM=/proc/none \
+  timeout 60 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
+job=$!
+exec 4>"$work/in"
+for ((i = 0; i < 200; i++)); do
+  [ -e "$traces/rank0.trace" ] && break
+  sleep 0.05
+done
+timeout 20 "$build/nccltrace" ls --dir "$traces" >"$work/out" 2>&1
+[ $? = 1 ] && grep -qE 'of [0-9]+ the area is not in shared memory and the directory not known: see nccltrace ls$' "$work/out"
+check "ls --dir tells of processes whose area is not in shared memory" $? "$(cat "$work/out" "$work/err")"
+exec 4>&-
+wait "$job"
+
+nonsense=(NCCLTRACE_SIZE=hello NCCLTRACE_AREA=64K NCCLTRACE_KEEP=many NCCLTRACE_GPU=maybe NCCLTRACE_PYTHON=perhaps
+  NCCLTRACE_DIRECTORY=/x)
 run results "${nonsense[@]}"
 [ "$status" = 0 ] && cmp -s "$work/bare" "$work/out" && [ ! -s "$work/err" ]
 check "settings that are not understood do no harm, and are not mentioned unasked" $? "status $status, $(cat "$work/err")"
@@ -285,6 +324,7 @@ nccltrace: NCCLTRACE_AREA=64K is too small: using 512K
 nccltrace: NCCLTRACE_KEEP=many is not a number up to 1000000: using 3
 nccltrace: NCCLTRACE_GPU=maybe is neither on nor off: using on
 nccltrace: NCCLTRACE_PYTHON=perhaps is neither on nor off: using on
+nccltrace: NCCLTRACE_DIRECTORY is no setting of this version, and is ignored
 END
 )" ]
 check "the log names each, once, and what is used instead" $? "$(cat "$work/err")"

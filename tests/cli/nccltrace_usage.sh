@@ -56,16 +56,19 @@ prints "help is a command too" "  show     print" help
 prints "version" "nccltrace " --version
 for command in ls dump show; do
   prints "$command --help" "usage: nccltrace $command " $command --help
+  prints "help $command is $command --help" "usage: nccltrace $command " help $command
   refuses "$command refuses an unknown option" 2 "nccltrace $command: unknown" $command --nonsense
 done
 refuses "no command" 2 "nccltrace: no command given"
 refuses "unknown command" 2 "no command is called 'frobnicate'" frobnicate
+refuses "help of an unknown command" 2 "no command is called 'frobnicate'" help frobnicate
 refuses "unknown option before the command" 2 "nccltrace: unknown option '-x'" -x ls
 refuses "ls takes no operand" 2 "no argument is expected" ls 1
 refuses "ls --color=blue" 2 "auto, always or never" ls --color=blue
 refuses "dump of nothing" 2 "say which" dump
 refuses "dump --dir of nothing" 1 "no such traced process" dump --dir "$dir"
 refuses "ls --dir of nothing" 1 "no process on this node has its trace in that directory" ls --dir "$dir"
+refuses "ls --dir of a directory that is not there" 1 "its trace in that directory: No such file" ls --dir "$dir/none"
 refuses "dump --native --flush" 2 "does not go with --flush" dump --all --native --flush
 refuses "dump --signal --native" 2 "--signal does not go with --native" dump --all --signal --native
 refuses "dump --signal --flush" 2 "--signal does not go with --flush" dump --all --signal --flush
@@ -100,6 +103,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
   else
     fail "dump of another user's process says whose it is" "$(cat "$dir/err")"
   fi
+  mkdir -m 755 "$dir/roots"
+  (cd "$dir/roots" && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/nccltrace" digest) >"$dir/out" 2>"$dir/err"
+  if [ $? -eq 1 ] && [ "$(cat "$dir/err")" = "nccltrace digest: nccltrace-digests: the directory for the digests cannot be made: Permission denied (-o names another)" ]; then
+    ok "digest says why its directory cannot be made"
+  else
+    fail "digest says why its directory cannot be made" "$(cat "$dir/err")"
+  fi
 else
   echo "skip another user's process: only root can become one"
 fi
@@ -114,6 +124,8 @@ printf 'x' >"$dir/$(printf 'name\033[31m')"
 for file in "$dir/text" "$dir/empty" "$dir/noise" "$dir/hollow.area"; do
   refuses "show of a bad file: ${file##*/}" 1 "nccltrace: $file: at byte " show "$file"
 done
+printf 'NCCL' | gzip >"$dir/rank0.trace.gz"
+refuses "show of a compressed trace says to uncompress it" 1 "compressed (gzip): uncompress it first" show "$dir/rank0.trace.gz"
 refuses "show of a directory" 1 "nccltrace: $dir: a directory: name a trace in it" show "$dir"
 refuses "control characters of a name do not reach the terminal" 1 'name\x1b[31m' \
   show "$(printf '%s/name\033[31m' "$dir")"

@@ -51,10 +51,30 @@ check "JSON escapes C1 control characters" $? "$(cat -v "$work/out")"
 
 for name in /nonexistent -; do
   run "$name"
-  [ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q "^tracediff: $name does not exist" "$work/err" &&
-    ! grep -q LD_PRELOAD "$work/err"
-  check "of a path that is not there ($name) that is said, and no more" $? "status $status: $(cat "$work/err")"
+  [ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q "^tracediff: $name does not exist" "$work/err"
+  check "of a path that is not there ($name) that is said" $? "status $status: $(cat "$work/err")"
 done
+run absent
+[ "$status" = 2 ] && grep -q '^tracediff: absent does not exist; if it was to hold traces: was the job started with LD_PRELOAD=' "$work/err"
+check "of a directory that is not there it is said what makes one" $? "$(cat "$work/err")"
+run 4194304
+[ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q 'of a process nccltrace show 4194304 tells$' "$work/err"
+check "of a number it is said who takes processes" $? "$(cat "$work/err")"
+mkdir -p "$work/tmp/nccltrace-$(id -u)"
+: >"$work/tmp/nccltrace-$(id -u)/rank0.trace"
+TMPDIR=$work/tmp run
+[ "$status" = 2 ] && grep -qF "./nccltrace does not exist; where a job could not make it its traces lie in $work/tmp/nccltrace-$(id -u): tracediff $work/tmp/nccltrace-$(id -u)" "$work/err"
+check "without ./nccltrace the directory that is used instead is named, if it has traces" $? "$(cat "$work/err")"
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+  mkdir -m 700 "$work/secret"
+  chmod 755 "$work"
+  cp "$tracediff" "$work/tracediff"
+  (cd / && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$work/tracediff" "$work/secret") >"$work/out" 2>"$work/err"
+  [ $? = 2 ] && [ "$(cat "$work/err")" = "tracediff: $work/secret: Permission denied" ]
+  check "a directory that may not be read is named once" $? "$(cat "$work/err")"
+else
+  echo "skip a directory that may not be read: only root can become another user"
+fi
 mkdir "$work/other"
 echo hello >"$work/other/hello"
 run other

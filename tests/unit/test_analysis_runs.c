@@ -63,6 +63,42 @@ static void a_live_run_that_is_left_out_is_named_with_its_files(void **state) {
   job_free(&j);
 }
 
+static void a_live_run_of_more_traces_than_are_listed_gets_no_command(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t a = job_comm(&j, "A", "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  for (int32_t w = 0; w < 18; w++)
+    add_other(w, 18, 99);
+  struct nt_verdict *v = job_judge(&j);
+  const char *note = v->notes.line[0];
+  assert_non_null(
+      strstr(note, "name all its traces, and no others, to tracediff: old/rank0.trace "));
+  assert_non_null(strstr(note, "old/rank15.trace and 2 more"));
+  assert_null(strstr(note, "..."));
+  job_free(&j);
+}
+
+static void files_of_each_run_that_is_left_out_are_listed_apart(void **state) {
+  (void)state;
+  job_start(&j, 2);
+  uint32_t a = job_comm(&j, "A", "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  set_run(0, 2, "new", 0);
+  for (uint32_t i = 0; i < 4; i++) {
+    struct nt_model_rank *rank = add_other((int32_t)i % 2, 2, (uint8_t)(90 + i / 2));
+    rank->live = false;
+    rank->state = NT_PROCESS_VANISHED;
+  }
+  set_run(2, 2, "first", 0);
+  set_run(4, 2, "second", 0);
+  struct nt_verdict *v = job_judge(&j);
+  assert_string_equal(v->notes.line[0],
+                      "4 traces of 2 other runs were left out: run first (old/rank0.trace "
+                      "old/rank1.trace), run second (old/rank0.trace old/rank1.trace)");
+  job_free(&j);
+}
+
 static void ranks_without_a_common_communicator_are_one_run(void **state) {
   (void)state;
   job_start(&j, 4);
@@ -164,7 +200,8 @@ static void several_attempts_are_one_note(void **state) {
   assert_int_equal(v->notes.count, 1);
   assert_string_equal(v->notes.line[0],
                       "3 traces of 3 other attempts were left out; attempt 3 is the newest:"
-                      " old/rank0.trace old/rank0.trace old/rank0.trace");
+                      " attempt 0 (old/rank0.trace), attempt 1 (old/rank0.trace), attempt 2 "
+                      "(old/rank0.trace)");
   job_free(&j);
 }
 
@@ -193,6 +230,8 @@ int main(void) {
       TEST(a_run_that_began_clearly_later_is_no_earlier_attempt),
       TEST(ranks_that_inherited_one_number_are_told_by_their_communicator),
       TEST(several_attempts_are_one_note),
+      TEST(a_live_run_of_more_traces_than_are_listed_gets_no_command),
+      TEST(files_of_each_run_that_is_left_out_are_listed_apart),
       TEST(a_trace_that_lost_its_end_is_of_this_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,66 +254,90 @@ static uint32_t pick(const struct sorter *s) {
   return newest;
 }
 
-/* Runs that are not judged, and their traces. */
+/* Runs that are not judged. */
 struct others {
-  uint32_t runs, traces;
-  char *files; /* " FILE FILE ...", valid once the stream is closed */
-  size_t size;
-  FILE *stream; /* NULL: out of memory, no names */
+  uint32_t runs, traces, which[NOTES_MAX]; /* which: the first of them */
 };
 
-static void open_others(struct others *o) {
-  *o = (struct others){.files = NULL};
-  o->stream = open_memstream(&o->files, &o->size);
-}
-
 static void add_others(struct others *o, const struct sorter *s, uint32_t run) {
+  if (o->runs < NOTES_MAX)
+    o->which[o->runs] = run;
   o->runs++;
-  for (uint32_t i = 0; i < s->model->rank_count; i++) {
+  o->traces += s->runs[run].count;
+}
+
+/* "FILE FILE …"; of a run with more than FILES_MAX "FILE … and N more". */
+static void print_files(FILE *out, const struct sorter *s, uint32_t run) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < s->model->rank_count && count < FILES_MAX; i++) {
     const char *source = s->model->ranks[i].source;
-    if (root_of(s->run_of, i) == run && o->traces++ < FILES_MAX && source && o->stream)
-      fprintf(o->stream, " %s", source);
+    if (root_of(s->run_of, i) == run && source)
+      fprintf(out, "%s%s", count++ ? " " : "", source);
   }
+  if (count == FILES_MAX && s->runs[run].count > count)
+    fprintf(out, " and %u more", s->runs[run].count - count);
 }
 
-/* The names; the caller frees o->files. */
-static const char *close_others(struct others *o) {
-  if (o->stream && o->traces > FILES_MAX)
-    fputs(" ...", o->stream);
-  return o->stream && fclose(o->stream) == 0 && o->files ? o->files : "";
-}
-
-/* "N traces of another run that still lives …: tracediff FILE…" */
+/* "N traces of another run that still lives …: tracediff FILE…"; no command where the list is cut */
 static void note_live(const struct sorter *s, uint32_t run) {
-  struct others o;
-  open_others(&o);
-  add_others(&o, s, run);
+  char *files = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&files, &size);
+  if (stream)
+    print_files(stream, s, run);
+  const bool named = stream && fclose(stream) == 0 && size;
+  const uint32_t count = s->runs[run].count;
   const char *run_id = s->runs[run].run_id;
   nt_model_note(s->model,
                 "ANOTHER RUN STILL LIVES and was left out, because this one began later: %u "
-                "trace%s%s%s; to judge it: tracediff%s",
-                o.traces, o.traces == 1 ? "" : "s", *run_id ? " of run " : "", run_id,
-                close_others(&o));
-  free(o.files);
+                "trace%s%s%s; to judge it%s%s",
+                count, count == 1 ? "" : "s", *run_id ? " of run " : "", run_id,
+                !named              ? ", name its traces alone"
+                : count > FILES_MAX ? ", name all its traces, and no others, to tracediff: "
+                                    : ": tracediff ",
+                named ? files : "");
+  free(files);
+}
+
+/* Each run's files apart, since each is judged by itself: " FILE FILE", or " run ID (FILE FILE), attempt N (FILE), …" */
+static void print_runs(FILE *out, const struct sorter *s, const struct others *o, bool attempts) {
+  const uint32_t count = o->runs < NOTES_MAX ? o->runs : NOTES_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    const struct run *run = &s->runs[o->which[i]];
+    fputs(i ? ", " : " ", out);
+    if (o->runs > 1 && attempts)
+      fprintf(out, "attempt %u ", run->restart);
+    else if (o->runs > 1)
+      fprintf(out, "run %s%s", run->run_id, *run->run_id ? " " : "");
+    fputs(o->runs > 1 ? "(" : "", out);
+    print_files(out, s, o->which[i]);
+    fputs(o->runs > 1 ? ")" : "", out);
+  }
+  if (o->runs > count)
+    fprintf(out, ", and %u more", o->runs - count);
 }
 
 /* "N traces of M other WORDs were left out…: FILE…" */
-static void note_left_out(const struct sorter *s, struct others *o, const char *word,
+static void note_left_out(const struct sorter *s, const struct others *o, const char *word,
                           const char *why) {
-  const char *files = close_others(o);
-  if (o->runs)
-    nt_model_note(s->model, "%u trace%s of %u other %s%s %s left out%s%s%s", o->traces,
-                  o->traces == 1 ? "" : "s", o->runs, word, o->runs == 1 ? "" : "s",
-                  o->traces == 1 ? "was" : "were", why, *files ? ":" : "", files);
-  free(o->files);
+  char *files = NULL;
+  size_t size = 0;
+  if (!o->runs)
+    return;
+  FILE *stream = open_memstream(&files, &size);
+  if (stream)
+    print_runs(stream, s, o, *why);
+  const bool named = stream && fclose(stream) == 0 && size > 1;
+  nt_model_note(s->model, "%u trace%s of %u other %s%s %s left out%s%s%s", o->traces,
+                o->traces == 1 ? "" : "s", o->runs, word, o->runs == 1 ? "" : "s",
+                o->traces == 1 ? "was" : "were", why, named ? ":" : "", named ? files : "");
+  free(files);
 }
 
 static void note_others(const struct sorter *s, uint32_t kept) {
-  struct others runs, attempts;
+  struct others runs = {0}, attempts = {0};
   uint32_t live = 0;
   const struct run *newest = &s->runs[kept];
-  open_others(&runs);
-  open_others(&attempts);
   for (uint32_t i = 0; i < s->group_count; i++) {
     const struct run *run = &s->runs[s->order[i]];
     if (s->order[i] == kept)

@@ -54,7 +54,7 @@ struct order {
 };
 
 static void complain(const char *name, const char *text) {
-  fputs("nccltrace: ", stderr);
+  fputs("nccltrace digest: ", stderr);
   nt_text_escape_print(stderr, name);
   fprintf(stderr, ": %s\n", text);
 }
@@ -213,24 +213,29 @@ static int cut_all(const struct order *order, const struct nt_digest_sources *so
     if (!digest(order, &sources->items[i]))
       status = NT_EXIT_FAILED;
   if (sources->count == 0 && !sources->failed) {
-    fputs("nccltrace: no trace was found\n", stderr);
+    fputs("nccltrace digest: no trace was found\n", stderr);
     status = NT_EXIT_FAILED;
   }
   return status;
 }
 
-static bool make_directories(const char *path) {
+/* 0, or why there is none: of the first that could not be made. */
+static int make_directories(const char *path) {
   char part[PATH_MAX];
+  int error = 0;
   snprintf(part, sizeof part, "%s", path);
   for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
     *slash = '\0';
-    (void)mkdir(part, 0700);
+    if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
+      error = errno;
   }
-  (void)mkdir(part, 0700);
+  if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
+    error = errno;
   const int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
-    close(fd);
-  return fd >= 0;
+  if (fd < 0)
+    return error ? error : errno;
+  close(fd);
+  return 0;
 }
 
 int nt_command_digest(int argc, char **argv) {
@@ -251,15 +256,21 @@ int nt_command_digest(int argc, char **argv) {
   }
   if (id == NT_OPTIONS_STOP)
     return parser.status;
-  if (!make_directories(output) || realpath(output, order.output) == NULL) {
-    complain(output, strerror(errno));
+  int error = make_directories(output);
+  if (!error && realpath(output, order.output) == NULL)
+    error = errno;
+  if (error) {
+    char why[160];
+    snprintf(why, sizeof why, "the directory for the digests cannot be made: %s (-o names another)",
+             strerror(error));
+    complain(output, why);
     return NT_EXIT_FAILED;
   }
   int status = NT_EXIT_FAILED;
   if (nt_digest_sources_find(argv + parser.first, argc - parser.first, &sources) == 0)
     status = cut_all(&order, &sources);
   else
-    fputs("nccltrace: out of memory\n", stderr);
+    fputs("nccltrace digest: out of memory\n", stderr);
   nt_digest_sources_free(&sources);
   return status;
 }

@@ -131,7 +131,7 @@ static int add_directory(struct nt_digest_sources *sources, const char *path) {
   const int count = scandir(path, &entries, is_trace, alphasort);
   int rc = 0;
   if (count < 0) {
-    fprintf(stderr, "nccltrace: ");
+    fprintf(stderr, "nccltrace digest: ");
     nt_text_escape_print(stderr, path);
     fprintf(stderr, ": %s\n", strerror(errno));
     sources->failed = true;

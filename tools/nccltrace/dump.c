@@ -196,7 +196,9 @@ static void report_nothing(const struct choice *choice) {
   else if (choice->pid_count > 0)
     fputs("nccltrace: none of these processes has that rank or directory\n", stderr);
   else
-    fputs("nccltrace: no such traced process on this node (nccltrace ls lists them)\n", stderr);
+    fputs("nccltrace: no such traced process on this node (nccltrace ls lists them, and those "
+          "whose area is not in shared memory, which cannot be asked)\n",
+          stderr);
 }
 
 static int run(const struct choice *choice) {

@@ -113,15 +113,15 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
   request->dump = kinds & NT_REQUEST_DUMP;
   request->native = kinds & NT_REQUEST_NATIVE;
   if (info->state == NT_PROCESS_STOPPED) {
-    conclude(request, NT_NOT_ASKED,
-             "stopped: nothing is written; its area is complete and is read as it is by tracediff "
-             "and nccltrace show");
+    conclude(
+        request, NT_NOT_ASKED,
+        "stopped: nothing is written; its area is complete, and is read as it is: tracediff %s",
+        request->process->area);
     return;
   }
   if (!info->live) {
-    conclude(request, NT_NOT_ASKED,
-             "%s: its left-over area is read as it is by tracediff and nccltrace show",
-             nt_process_state_text(info->state));
+    conclude(request, NT_NOT_ASKED, "%s: its left-over area is read as it is: tracediff %s",
+             nt_process_state_text(info->state), request->process->area);
     return;
   }
   int rc = nt_area_open(request->process->area, !by_signal, &request->area);
@@ -181,17 +181,18 @@ static void describe_silence(struct nt_dump_request *request, int64_t timeout_ns
   nt_duration_text(beat, clock_now(CLOCK_REALTIME) - last);
   if (nt_area_is_locked(request->area.fd) == 0)
     conclude(request, NT_NO_ANSWER,
-             "ended meanwhile: its left-over area is read as it is by tracediff");
+             "ended meanwhile: its left-over area is read as it is: tracediff %s",
+             request->process->area);
   else if (last == 0)
     conclude(request, NT_NO_ANSWER,
-             "no answer in %s: its helper thread has not started; the area is read as it is by "
-             "tracediff",
-             waited);
+             "no answer in %s: its helper thread has not started; its area is read as it is: "
+             "tracediff %s",
+             waited, request->process->area);
   else
     conclude(request, NT_NO_ANSWER,
-             "no answer in %s: its helper thread was last alive %s ago; the area is read as it is "
-             "by tracediff",
-             waited, beat);
+             "no answer in %s: its helper thread was last alive %s ago; its area is read as it "
+             "is: tracediff %s",
+             waited, beat, request->process->area);
 }
 
 /* ---- what came of it ---------------------------------------------------------------------------- */
@@ -322,8 +323,8 @@ static void describe_file(struct nt_dump_request *request) {
   if (atomic_load_explicit(&header->file_ready, memory_order_acquire) == 0) {
     conclude(request, NT_NO_FILE,
              "it has no trace file%s%s; set NCCLTRACE_DIR to a writable "
-             "directory. The area is read as it is by tracediff",
-             error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+             "directory. Its area is read as it is: tracediff %s",
+             error != 0 ? ": " : "", error != 0 ? strerror(error) : "", request->process->area);
     return;
   }
   memcpy(path, header->file_path, sizeof header->file_path);
@@ -336,8 +337,8 @@ static void describe_file(struct nt_dump_request *request) {
     conclude(
         request, NT_WRITE_FAILED,
         "its trace file %s has been removed: what is written to it is lost when the process ends; "
-        "the area is read as it is by tracediff",
-        shown);
+        "its area is read as it is: tracediff %s",
+        shown, request->process->area);
   else if (stat(path, &status) != 0)
     conclude(request, NT_WRITTEN,
              "written to %s (the process's own name for it: not visible from here)", shown);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nccltrace ls: one line for each process, from its area alone; nobody is asked or stopped. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/call_text.h"
 #include "cli/json_output.h"
@@ -413,6 +415,26 @@ static int print_json(const struct nt_process_list *list) {
   return nt_json_print(out, stdout);
 }
 
+static size_t count_private(const struct nt_process_list *list) {
+  size_t count = 0;
+  for (size_t i = 0; i < list->count; i++)
+    count += list->items[i].presence == NT_PRESENT_PRIVATE;
+  return count;
+}
+
+/* Of processes whose area is not in shared memory the directory is not known. */
+static void report_nothing_in(const char *directory, size_t private) {
+  fputs("nccltrace: no process on this node has its trace in that directory", stderr);
+  if (access(directory, F_OK) != 0)
+    fprintf(stderr, ": %s", strerror(errno));
+  if (private > 0)
+    fprintf(stderr,
+            "; of %zu the area is not in shared memory and the directory not known: see "
+            "nccltrace ls",
+            private);
+  fputc('\n', stderr);
+}
+
 int nt_command_ls(int argc, char **argv) {
   struct nt_options parser;
   struct nt_process_list list;
@@ -434,6 +456,7 @@ int nt_command_ls(int argc, char **argv) {
   if (parser.first < argc)
     return nt_options_bad(&usage, "no argument is expected, but there is '%s'", argv[parser.first]);
   int rc = nt_process_list_read(NT_LIST_AREAS | NT_LIST_LOADED, &list);
+  const size_t private = count_private(&list);
   if (directory != NULL)
     nt_process_keep_directory(&list, directory);
   report_unreadable(&list);
@@ -444,7 +467,7 @@ int nt_command_ls(int argc, char **argv) {
     print_untraced(&list);
     print_signals(&list);
   } else if (rc == 0 && directory != NULL)
-    fputs("nccltrace: no process on this node has its trace in that directory\n", stderr);
+    report_nothing_in(directory, private);
   else if (rc == 0)
     fputs("nccltrace: no process of this user on this node carries libnccltrace.so\n", stderr);
   if (rc != 0)

@@ -46,9 +46,16 @@ static int run(int argc, char **argv) {
   if (parser.first >= argc)
     return nt_options_bad(&usage, "no command given");
   char **rest = argv + parser.first;
+  static char help[] = "--help";
+  char *of_command[] = {rest[0], help, NULL};
   if (strcmp(rest[0], "help") == 0) {
-    nt_options_help(&usage, stdout);
-    return NT_EXIT_OK;
+    if (rest[1] == NULL) {
+      nt_options_help(&usage, stdout);
+      return NT_EXIT_OK;
+    }
+    of_command[0] = rest[1];
+    rest = of_command;
+    argc = parser.first + 2;
   }
   for (size_t i = 0; i < COMMAND_COUNT; i++)
     if (strcmp(rest[0], commands[i].name) == 0)

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
@@ -109,7 +110,9 @@ void nt_process_print_job(const struct nt_process *process, FILE *out) {
 
 /* Symbolic links are resolved where the directory can be reached; one of another mount namespace cannot. */
 static void resolve(const char *path, char out[PATH_MAX]) {
-  if (realpath(path, out) == NULL)
+  char own[PATH_MAX];
+  if (realpath(path, out) == NULL && (*path == '/' || getcwd(own, sizeof own) == NULL ||
+                                      snprintf(out, PATH_MAX, "%s/%s", own, path) >= PATH_MAX))
     snprintf(out, PATH_MAX, "%s", path);
   size_t length = strlen(out);
   while (length > 1 && out[length - 1] == '/')
@@ -123,14 +126,23 @@ static bool lies_in(const char *path, const char *directory) {
   return strncmp(path, directory, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
+static bool lies_resolved(const char *path, const char *directory) {
+  char own[PATH_MAX];
+  if (path == NULL || path[0] == '\0')
+    return false;
+  resolve(path, own);
+  return lies_in(own, directory);
+}
+
 void nt_process_keep_directory(struct nt_process_list *list, const char *directory) {
-  char wanted[PATH_MAX], given[PATH_MAX], own[PATH_MAX];
+  char wanted[PATH_MAX], given[PATH_MAX];
   size_t kept = 0;
   resolve(directory, wanted);
   for (size_t i = 0; i < list->count; i++) {
     struct nt_process *process = &list->items[i];
-    resolve(nt_process_directory(process, given, sizeof given), own);
-    if (given[0] != '\0' && lies_in(own, wanted))
+    const char *told = process->trace ? nt_trace_evidence(process->trace, "directory") : NULL;
+    if (lies_resolved(nt_process_directory(process, given, sizeof given), wanted) ||
+        lies_resolved(told, wanted))
       list->items[kept++] = *process;
     else
       nt_trace_close(process->trace);

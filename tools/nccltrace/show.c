@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/load_source.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
@@ -156,6 +157,9 @@ static int show_one(const char *path, const char *name, struct request *request,
   int rc = nt_trace_open(path, 0, &trace, &error);
   if (rc != 0) {
     error.code = error.code != 0 ? error.code : rc;
+    const char *why = error.code == -NT_ERR_FOREIGN ? nt_source_refusal(path) : NULL;
+    if (why != NULL)
+      snprintf(error.reason, sizeof error.reason, "%s", why);
     nt_report_error(name, &error);
     return NT_EXIT_FAILED;
   }

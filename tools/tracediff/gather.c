@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <uthash.h>
 
@@ -258,12 +259,28 @@ static void add_strange(struct gather *g, const char *path) {
   g->strange_count += g->strange[g->strange_count] != NULL;
 }
 
-/* Its traces, and whatever else can be read. */
-static void add_directory(struct gather *g, const char *path) {
+/* Resolved where it is there; as one of the root where it is not. The caller frees it. */
+static char *resolve(const char *path) {
+  char *real = realpath(path, NULL), *own = NULL;
+  if (real || *path == '/')
+    return real ? real : strdup(path);
+  own = getcwd(NULL, 0);
+  if (own && asprintf(&real, "%s/%s", own, path + (strncmp(path, "./", 2) ? 0 : 2)) < 0)
+    real = NULL;
+  free(own);
+  return real;
+}
+
+/* Its traces, and whatever else can be read. Why `alone` could not be read is said in the end, if nothing is found. */
+static void add_directory(struct gather *g, const char *path, bool alone) {
   struct dirent **entries;
   int count = scandir(path, &entries, is_visible, by_name);
+  const int error = errno;
+  g->directories[g->directory_count] = resolve(path);
+  g->directory_count += g->directories[g->directory_count] != NULL;
   if (count < 0) {
-    refuse(g, path, errno == ENOENT ? "does not exist" : strerror(errno));
+    if (!alone)
+      refuse(g, path, error == ENOENT ? "does not exist" : strerror(error));
     return;
   }
   bool traces = false; /* then all else would only be noted, and is looked at but briefly */
@@ -283,8 +300,6 @@ static void add_directory(struct gather *g, const char *path) {
     free(entries[i]);
   }
   free(entries);
-  g->directories[g->directory_count] = realpath(path, NULL);
-  g->directory_count += g->directories[g->directory_count] != NULL;
 }
 
 /* Is it one of a kind of which others were read? */
@@ -312,18 +327,23 @@ static void name_strange(struct gather *g) {
     fprintf(g->look.complaints, "tracediff: and %u more files that cannot be read\n", more);
 }
 
-/* The directory in which the area's file lies or, before there is one, is meant to. */
-static bool directory_of(const struct nt_area *area, char *out, size_t size) {
+/* The directory in which the area's file lies. */
+static bool directory_of_file(const struct nt_area *area, char *out, size_t size) {
+  const struct nt_area_header *header = area->header;
+  if (!atomic_load_explicit(&header->file_ready, memory_order_acquire))
+    return false;
+  int length = snprintf(out, size, "%.*s", (int)sizeof header->file_path, header->file_path);
+  char *slash = strrchr(out, '/');
+  if (length < 0 || (size_t)length >= size || !slash)
+    return false;
+  *(slash == out ? slash + 1 : slash) = '\0';
+  return true;
+}
+
+/* The directory that its process was told of: where it cannot be written the file lies elsewhere, or there is none. */
+static bool directory_told(const struct nt_area *area, char *out, size_t size) {
   const struct nt_area_header *header = area->header;
   const char *key = "directory=";
-  if (atomic_load_explicit(&header->file_ready, memory_order_acquire)) {
-    int length = snprintf(out, size, "%.*s", (int)sizeof header->file_path, header->file_path);
-    char *slash = strrchr(out, '/');
-    if (length < 0 || (size_t)length >= size || !slash)
-      return false;
-    *(slash == out ? slash + 1 : slash) = '\0';
-    return true;
-  }
   uint32_t length = atomic_load_explicit(&header->evidence_length, memory_order_acquire);
   length = length < header->evidence_size ? length : header->evidence_size;
   const char *line = memmem(area->evidence, length, key, strlen(key));
@@ -334,19 +354,23 @@ static bool directory_of(const struct nt_area *area, char *out, size_t size) {
   return end && snprintf(out, size, "%.*s", (int)(end - line), line) < (int)size;
 }
 
+static bool is_given(const struct gather *g, const char *directory) {
+  char *real = resolve(directory);
+  bool found = false;
+  for (int i = 0; real && i < g->directory_count; i++)
+    found |= !strcmp(real, g->directories[i]);
+  free(real);
+  return found;
+}
+
 /* Looks at the header only: a node may hold large traces of other jobs. */
 static bool belongs(const struct gather *g, const char *path) {
   struct nt_area area;
   char directory[PATH_MAX];
-  bool found = false;
   if (nt_area_open(path, 0, &area) != 0)
     return false;
-  if (directory_of(&area, directory, sizeof directory)) {
-    char *real = realpath(directory, NULL);
-    for (int i = 0; real && i < g->directory_count; i++)
-      found |= !strcmp(real, g->directories[i]);
-    free(real);
-  }
+  bool found = directory_of_file(&area, directory, sizeof directory) && is_given(g, directory);
+  found = found || (directory_told(&area, directory, sizeof directory) && is_given(g, directory));
   nt_area_close(&area);
   return found;
 }
@@ -423,13 +447,11 @@ int nt_gather(char **paths, int count, const struct nt_look *look, struct nt_mod
   g.directories = calloc((size_t)count + 1, sizeof *g.directories);
   if (!g.directories)
     return -NT_ERR_MEMORY;
-  for (int i = 0; i < count; i++) {
-    struct stat status;
+  for (int i = 0; i < count; i++)
     if (nt_gather_is_file(paths[i]))
       add_file(&g, paths[i]);
-    else if (stat(paths[i], &status) == 0 || count > 1)
-      add_directory(&g, paths[i]); /* one that is not there is told where several are given */
-  }
+    else
+      add_directory(&g, paths[i], count == 1);
   read_sources(&g);
   if (g.directory_count)
     read_areas(&g);

@@ -41,7 +41,9 @@ static const struct nt_usage usage = {
         "(NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL).",
     .options = options,
     .option_count = sizeof options / sizeof *options,
-    .after = "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.",
+    .after =
+        "Exit status: 0 consistent, 1 findings, 2 the input or the arguments are unusable.\n"
+        "What each finding means: share/doc/libnccltrace/docs/DIAGNOSES.md of the installation.",
 };
 
 /* Why there is no verdict, on standard error and, for programs, as JSON. */

@@ -5,10 +5,12 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "analysis/load_source.h"
 #include "cli/text.h"
@@ -146,6 +148,35 @@ static char *directory_text(const char *path, bool implied) {
   return length < 0 ? NULL : text;
 }
 
+/* Where traces lie if the directory of the job's start could not be written; false if there are none. */
+static bool find_fallback(char *out, size_t size) {
+  const char *tmp = getenv("TMPDIR");
+  const int length = snprintf(out, size, "%s/nccltrace-%u", tmp && *tmp ? tmp : "/tmp", geteuid());
+  return length > 0 && (size_t)length < size && has_usable(out);
+}
+
+/* Of a path that is not there; -1: no memory. */
+static int absence_text(const char *path, bool implied, char **text) {
+  char fallback[PATH_MAX];
+  if (implied && find_fallback(fallback, sizeof fallback))
+    return asprintf(text,
+                    "%s does not exist; where a job could not make it its traces lie in %s: "
+                    "tracediff %s",
+                    path, fallback, fallback);
+  if (implied)
+    return asprintf(text, "%s does not exist: " STARTED, path);
+  if (!strcmp(path, "-"))
+    return asprintf(text, "- does not exist: standard input is not read, name a file");
+  if (!*path)
+    return asprintf(text, "the name of a file or directory is empty");
+  if (strspn(path, "0123456789") == strlen(path))
+    return asprintf(text,
+                    "%s does not exist: files and directories are named here; of a process "
+                    "nccltrace show %s tells",
+                    path, path);
+  return asprintf(text, "%s does not exist; if it was to hold traces: " STARTED, path);
+}
+
 static char *path_text(const char *path, bool implied) {
   struct stat status;
   char *text;
@@ -157,13 +188,8 @@ static char *path_text(const char *path, bool implied) {
       return directory_text(path, implied);
     }
     length = asprintf(&text, "%s: %s", path, strerror(errno));
-  } else if (implied) {
-    length = asprintf(&text, "%s does not exist: " STARTED, path);
-  } else if (!strcmp(path, "-")) {
-    length = asprintf(&text, "- does not exist: standard input is not read, name a file");
   } else if (errno == ENOENT) {
-    length = *path ? asprintf(&text, "%s does not exist", path)
-                   : asprintf(&text, "the name of a file or directory is empty");
+    length = absence_text(path, implied, &text);
   } else {
     length = asprintf(&text, "%s: %s", path, strerror(errno));
   }
