@@ -115,7 +115,7 @@ check:
 check-fast: check-build
 	@tests/run-check sim unit cli runner fuzz api lint
 
-check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS) $(GEN_JOB)
+check-build: all sim scenario $(UNIT_TESTS) $(REPLAYS) $(GEN_JOB) $(BENCHES)
 
 check-sim: sim
 check-unit: $(UNIT_TESTS)

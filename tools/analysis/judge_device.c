@@ -166,6 +166,16 @@ static int64_t gone_at(const struct nt_inquiry *inquiry, const struct nt_member 
              : 0;
 }
 
+/* Every rank has its whole trace: of a lost end it is not known whether it was called there. */
+static bool is_all_told(const struct nt_model *model) {
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    if (model->ranks[i].cut || model->ranks[i].damaged || model->ranks[i].hollow ||
+        model->ranks[i].aged)
+      return false;
+  return model->rank_count + nt_rank_set_count(&model->held) >= (uint32_t)model->expected &&
+         !nt_rank_set_count(&model->damaged);
+}
+
 /* Members that were gone when the device was through with their part, while others still need them: not where these had
  * hung for long by then. */
 static int find_gone(struct nt_inquiry *inquiry, const struct nt_stuck *stuck, bool aborted,
@@ -247,7 +257,7 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   if (!status)
     status = find_gone(inquiry, stuck, true, &finding->blame);
   const bool aborted = nt_rank_set_count(&finding->blame);
-  if (!status && !aborted)
+  if (!status && !aborted && stuck->item == NT_NONE && is_all_told(inquiry->job->model))
     status = find_gone(inquiry, stuck, false, &finding->blame);
   const bool gone = nt_rank_set_count(&finding->blame);
   if (!status && !gone)
