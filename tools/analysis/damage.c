@@ -57,7 +57,7 @@ void nt_damage_settle(struct nt_model *model) {
   }
   for (uint32_t i = 0; i < model->rank_count; i++) {
     struct nt_model_rank *rank = &model->ranks[i];
-    const bool broken = rank->hollow || rank->aged || rank->cut;
+    const bool broken = nt_model_lacks_end(rank);
     const bool keep = !broken || damaged == model->rank_count || is_counted(rank);
     if (broken)
       note_damage(model, rank, keep);

@@ -27,7 +27,7 @@ static uint32_t last_known(const struct nt_model_rank *rank, uint32_t view) {
 
 /* A file that was merely written a moment too early has all but the last moment's calls, and is none of these. */
 static bool lacks_end(const struct nt_model_rank *rank, uint32_t view) {
-  if (rank->recorder != NT_RECORDER_TRACE || !(rank->cut || rank->hollow || rank->aged))
+  if (rank->recorder != NT_RECORDER_TRACE || !nt_model_lacks_end(rank))
     return false;
   if (rank->hollow || rank->aged || !has_calls(rank))
     return true;
@@ -111,7 +111,7 @@ static void say_what_to_do(const struct nt_model *model, struct nt_finding *find
   for (uint32_t r = 0; r < model->rank_count; r++) {
     const struct nt_model_rank *rank = &model->ranks[r];
     bool told = false;
-    damaged |= (rank->cut || rank->hollow || rank->aged) && !rank->strange;
+    damaged |= nt_model_lacks_end(rank) && !rank->strange;
     for (uint32_t i = 0; i < r && rank->writer && !told; i++)
       told = model->ranks[i].writer && !strcmp(model->ranks[i].writer, rank->writer);
     if (rank->writer && !told)

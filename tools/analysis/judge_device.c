@@ -169,11 +169,9 @@ static int64_t gone_at(const struct nt_inquiry *inquiry, const struct nt_member 
 /* Every rank has its whole trace: of a lost end it is not known whether it was called there. */
 static bool is_all_told(const struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
-    if (model->ranks[i].cut || model->ranks[i].damaged || model->ranks[i].hollow ||
-        model->ranks[i].aged)
+    if (nt_model_lacks_end(&model->ranks[i]) || model->ranks[i].damaged)
       return false;
-  return model->rank_count + nt_rank_set_count(&model->held) >= (uint32_t)model->expected &&
-         !nt_rank_set_count(&model->damaged);
+  return !nt_model_absent(model) && !nt_rank_set_count(&model->damaged);
 }
 
 /* Members that were gone when the device was through with their part, while others still need them: not where these had

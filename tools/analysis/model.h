@@ -257,6 +257,10 @@ int nt_model_reserve_calls(struct nt_model_rank *rank, uint32_t count);
 static inline bool nt_model_may_have(const struct nt_model_rank *rank, enum nt_shape shape) {
   return !rank->shapes || rank->shapes >> shape & 1;
 }
+/* Its last calls are not all there: of what is not seen it is not known whether it was called. */
+static inline bool nt_model_lacks_end(const struct nt_model_rank *rank) {
+  return rank->cut || rank->hollow || rank->aged;
+}
 /* The number of a call site, for nt_model_call.at; 0 when there is no memory. */
 uint32_t nt_model_add_site(struct nt_model_rank *rank, const char *text);
 /* Its text, NULL if it is 0 or not known. */

@@ -8,16 +8,14 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/process_maps.h"
 #include "cli/process_words.h"
 #include "trace/error.h"
+#include "trace/read_text.h"
 #include "trace/world.h"
 
 #define ENVIRONMENT_MAX (1u << 20)
@@ -42,19 +40,9 @@ static char *get_of_process(const char *name) {
 }
 
 static bool read_environment(uint32_t pid) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%" PRIu32 "/environ", pid);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  environment_length = 0;
-  if (file < 0)
-    return false;
-  ssize_t got;
-  while (environment_length < ENVIRONMENT_MAX &&
-         (got = read(file, environment + environment_length,
-                     ENVIRONMENT_MAX - environment_length)) > 0)
-    environment_length += (size_t)got;
-  close(file);
-  environment[environment_length] = '\0';
+  const ssize_t length =
+      nt_read_text_at(environment, ENVIRONMENT_MAX, "/proc/%" PRIu32 "/environ", pid);
+  environment_length = length > 0 ? (size_t)length : 0;
   return environment_length != 0;
 }
 
@@ -110,7 +98,7 @@ int nt_find_idle_ranks(struct nt_model *model) {
   }
   if (!s.alive || s.expected <= (int32_t)model->rank_count)
     return 0;
-  environment = malloc(ENVIRONMENT_MAX + 1);
+  environment = malloc(ENVIRONMENT_MAX);
   if (!environment)
     return -NT_ERR_MEMORY;
   const int status = look_at_all(&s);
