@@ -258,30 +258,34 @@ if [ "$(stat -f -c %T "$work")" != tmpfs ]; then
   check "one on a disk is said to be that" $? "$(cat "$work/err")"
 fi
 
-# A program that lives until it is told to go on: the helper may take a while to open the file.
-traces=$work/log
 mkfifo "$work/in"
-env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$traces" NCCLTRACE_LOG=1 \
-  timeout 30 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
-job=$!
-exec 4>"$work/in"
-for ((i = 0; i < 200; i++)); do
-  grep -qF "the trace file is" "$work/err" && break
-  sleep 0.05
-done
-exec 4>&-
-wait "$job"
+# lives VARIABLE=VALUE...: a traced program that lives until it is let go
+lives() {
+  env LD_PRELOAD="$build/libnccltrace.so" "$@" timeout 60 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
+  job=$!
+  exec 4>"$work/in"
+}
+# await COMMAND...: until it succeeds; the helper may take a while to open the file
+await() {
+  for ((i = 0; i < 200; i++)); do
+    "$@" && return
+    sleep 0.05
+  done
+}
+let_go() {
+  exec 4>&-
+  wait "$job"
+}
+
+traces=$work/log
+lives NCCLTRACE_DIR="$traces" NCCLTRACE_LOG=1
+await grep -qF "the trace file is" "$work/err"
+let_go
 [ "$(grep -cxF "nccltrace: the trace file is $traces/rank0.trace" "$work/err")" = 1 ]
 check "the log names the trace file" $? "$(cat "$work/err")"
 
-env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR=/proc/none/traces \
-  timeout 60 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
-job=$!
-exec 4>"$work/in"
-for ((i = 0; i < 200; i++)); do
-  grep -q "cannot write a trace" "$work/err" && break
-  sleep 0.05
-done
+lives NCCLTRACE_DIR=/proc/none/traces
+await grep -q "cannot write a trace" "$work/err"
 area=$(sed -n 's/.*; live evidence remains: tracediff //p' "$work/err")
 [ -n "$area" ] && [ -f "$area" ] && timeout 20 "$build/tracediff" "$area" >"$work/out" 2>&1
 [ $? -lt 2 ] && grep -q '^  rank 0 (.* running, last call AllReduce' "$work/out"
@@ -294,23 +298,15 @@ check "ls --dir lists the processes that were told of it, written or not" $? "$(
 timeout 20 "$build/nccltrace" dump --dir /proc/none/traces >"$work/out" 2>&1
 [ $? = 1 ] && grep -qF "it has no trace file; " "$work/out" && grep -qF "Its area is read as it is: tracediff $area" "$work/out"
 check "a dump that nothing was written of names the area" $? "$(cat "$work/out")"
-exec 4>&-
-wait "$job"
+let_go
 
 traces=$work/private
-env LD_PRELOAD="$build/libnccltrace.so" NCCLTRACE_DIR="$traces" NCCLTRACE_SHM=/proc/none \
-  timeout 60 "$build/preload/gpu_cases" streams <"$work/in" >/dev/null 2>"$work/err" &
-job=$!
-exec 4>"$work/in"
-for ((i = 0; i < 200; i++)); do
-  [ -e "$traces/rank0.trace" ] && break
-  sleep 0.05
-done
+lives NCCLTRACE_DIR="$traces" NCCLTRACE_SHM=/proc/none
+await [ -e "$traces/rank0.trace" ]
 timeout 20 "$build/nccltrace" ls --dir "$traces" >"$work/out" 2>&1
 [ $? = 1 ] && grep -qE 'of [0-9]+ the area is not in shared memory and the directory not known: see nccltrace ls$' "$work/out"
 check "ls --dir tells of processes whose area is not in shared memory" $? "$(cat "$work/out" "$work/err")"
-exec 4>&-
-wait "$job"
+let_go
 
 nonsense=(NCCLTRACE_SIZE=hello NCCLTRACE_AREA=64K NCCLTRACE_KEEP=many NCCLTRACE_GPU=maybe NCCLTRACE_PYTHON=perhaps
   NCCLTRACE_DIRECTORY=/x)
