@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 
-from scenario.job import Job, remove_live_areas
+from scenario.job import Job, remove
 from scenario.target import Target
 
 TOOL_SECONDS = 60.0
@@ -60,7 +60,7 @@ def _drop(job: Job, rank: int) -> None:
     for path in (glob.glob(os.path.join(job.trace_dir, f"rank{rank}.trace"))
                  + glob.glob(os.path.join(job.trace_dir, f"rank{rank}.*.trace"))):
         os.unlink(path)
-    remove_live_areas(job.pids[rank])
+    remove(path for other, path in job.live_areas() if other == rank)
 
 
 def _call(command: list, statuses: tuple) -> tuple:

@@ -9,6 +9,7 @@ if ranks still get on. The caller then looks at the job, which keeps hanging unt
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -44,6 +45,7 @@ class Job:
         self.events: queue.Queue = queue.Queue()
         self.store = Store(self.events)
         self.processes: list = []
+        self.names: list = []           # what the names of each process's live areas begin with
         self.codes: dict = {}           # rank -> exit code, negative for a signal
         self.ready: set = set()
         self.job_file = os.path.join(folder, "job.json")
@@ -58,6 +60,11 @@ class Job:
     @property
     def pids(self) -> list:
         return [process.pid for process in self.processes]
+
+    def live_areas(self) -> list:
+        """(rank, path) of what the ranks have left for tools on this machine, and no tool has collected yet."""
+        return [(rank, path) for rank, name in enumerate(self.names)
+                for path in glob.glob(os.path.join(live_area_dir(), name + "-*"))]
 
     @property
     def alive(self) -> list:
@@ -117,8 +124,7 @@ class Job:
         """Leaves nothing of the job behind but its folder."""
         self.kill()
         self.store.close()
-        for pid in self.pids:
-            remove_live_areas(pid)
+        remove(path for _, path in self.live_areas())
         self.target.clean(self.folder)
 
     def logs(self) -> str:
@@ -144,6 +150,7 @@ class Job:
             process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        cwd=self.folder, start_new_session=True)
         self.processes.append(process)
+        self.names.append(f"{process.pid}-{start_time(process.pid)}")
         threading.Thread(target=lambda: self.events.put(("ended", rank, process.wait())), daemon=True).start()
 
     def _gather(self, enough, seconds: float, stayed: set | None = None) -> None:
@@ -174,13 +181,14 @@ def live_area_dir() -> str:
     return f"/dev/shm/nccltrace-{os.getuid()}"
 
 
-def remove_live_areas(pid: int) -> None:
-    """Removes what the tracer of process `pid` shows to tools on this machine.
-
-    Any tool that runs meanwhile may have drained and removed the area of a process that is gone.
-    """
-    for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*")):
-        try:
+def remove(paths) -> None:
+    """Removes live areas; any tool that runs meanwhile may have done so."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            pass
+
+
+def start_time(pid: int) -> str:
+    """In ticks since boot: with the number, which the next process may get, it names a process. See proc(5)."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[19]

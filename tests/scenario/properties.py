@@ -20,6 +20,7 @@ A finding that is `undecided` blames nobody: it names those among whom somebody 
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import json
@@ -30,7 +31,7 @@ import shutil
 import subprocess
 
 from scenario.evidence import TOOL_SECONDS, ToolError
-from scenario.job import Job, live_area_dir
+from scenario.job import Job
 from scenario.syntax import Scenario, format_ranks, parse_ranks
 from scenario.target import Target
 
@@ -66,12 +67,9 @@ class Copy:
 def take_copy(job: Job, folder: str) -> Copy:
     """All that an ended job has left. Areas first: any tool may collect one meanwhile, into its file."""
     copy = Copy(folder)
-    for rank, pid in enumerate(job.pids):
-        for path in glob.glob(os.path.join(live_area_dir(), f"{pid}-*.area")):
-            try:
-                copy.area_files.append((rank, shutil.copyfile(path, os.path.join(copy.areas, os.path.basename(path)))))
-            except FileNotFoundError:
-                continue
+    for rank, path in job.live_areas():
+        with contextlib.suppress(FileNotFoundError):
+            copy.area_files.append((rank, shutil.copyfile(path, os.path.join(copy.areas, os.path.basename(path)))))
     for path in sorted(glob.glob(os.path.join(job.trace_dir, "*.trace"))):
         rank = int(re.match(r"rank(\d+)", os.path.basename(path)).group(1))
         copy.files.append((rank, shutil.copy2(path, folder)))
