@@ -23,25 +23,6 @@ const uint8_t nt_fn_shapes[NT_FN_LIMIT] = {
 #include "nccl/cuda_api.def"
 };
 
-const struct nt_fn_kind nt_fn_kinds[NT_FN_LIMIT] = {
-    [NT_FN_Broadcast] = {0, true},
-    [NT_FN_Bcast] = {NT_FN_Broadcast, true},
-    [NT_FN_BroadcastConfig] = {NT_FN_Broadcast, true},
-    [NT_FN_AllGather] = {0, true},
-    [NT_FN_AllGatherConfig] = {NT_FN_AllGather, true},
-    [NT_FN_AlltoAll] = {0, true},
-    [NT_FN_AlltoAllConfig] = {NT_FN_AlltoAll, true},
-    [NT_FN_Gather] = {0, true},
-    [NT_FN_GatherConfig] = {NT_FN_Gather, true},
-    [NT_FN_Scatter] = {0, true},
-    [NT_FN_ScatterConfig] = {NT_FN_Scatter, true},
-    [NT_FN_Send] = {0, true},
-    [NT_FN_Recv] = {0, true},
-    [NT_FN_AllReduceConfig] = {NT_FN_AllReduce, false},
-    [NT_FN_ReduceConfig] = {NT_FN_Reduce, false},
-    [NT_FN_ReduceScatterConfig] = {NT_FN_ReduceScatter, false},
-};
-
 static const char *const dtype_names[] = {
     [ncclInt8] = "i8",       [ncclUint8] = "u8",          [ncclInt32] = "i32",
     [ncclUint32] = "u32",    [ncclInt64] = "i64",         [ncclUint64] = "u64",

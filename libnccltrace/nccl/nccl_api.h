@@ -85,22 +85,52 @@ static inline bool nt_fn_is_driver(unsigned fn) {
 static inline bool nt_fn_is_host_wait(unsigned fn) {
   return nt_fn_shape(fn) >= NT_SHAPE_STREAM_SYNC && nt_fn_shape(fn) <= NT_SHAPE_EVENT_SYNC;
 }
-/* What the call path asks of a function: a row of a table, no branches. */
+/* What makes calls of two functions comparable. */
 struct nt_fn_kind {
-  uint8_t same_as; /* the function that it is another form of; 0: of none */
-  bool moves_bytes;
+  uint8_t
+      canonical; /* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most are their own */
+  bool moves_bytes; /* without reducing, so that only count × size must agree between ranks */
 };
-extern const struct nt_fn_kind nt_fn_kinds[NT_FN_LIMIT] __attribute__((visibility("hidden")));
 
-/* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most functions are their own. */
-static inline unsigned nt_fn_canonical(unsigned fn) {
-  unsigned same_as = fn < NT_FN_LIMIT ? nt_fn_kinds[fn].same_as : 0;
-  return same_as ? same_as : fn;
+/* A switch and no table: the call path has constants of it. */
+static inline struct nt_fn_kind nt_fn_kind(unsigned fn) {
+  switch (fn) {
+  case NT_FN_Broadcast:
+  case NT_FN_Bcast:
+  case NT_FN_BroadcastConfig:
+    return (struct nt_fn_kind){NT_FN_Broadcast, true};
+  case NT_FN_AllGather:
+  case NT_FN_AllGatherConfig:
+    return (struct nt_fn_kind){NT_FN_AllGather, true};
+  case NT_FN_AlltoAll:
+  case NT_FN_AlltoAllConfig:
+    return (struct nt_fn_kind){NT_FN_AlltoAll, true};
+  case NT_FN_Gather:
+  case NT_FN_GatherConfig:
+    return (struct nt_fn_kind){NT_FN_Gather, true};
+  case NT_FN_Scatter:
+  case NT_FN_ScatterConfig:
+    return (struct nt_fn_kind){NT_FN_Scatter, true};
+  case NT_FN_Send:
+  case NT_FN_Recv:
+    return (struct nt_fn_kind){(uint8_t)fn, true};
+  case NT_FN_AllReduceConfig:
+    return (struct nt_fn_kind){NT_FN_AllReduce, false};
+  case NT_FN_ReduceConfig:
+    return (struct nt_fn_kind){NT_FN_Reduce, false};
+  case NT_FN_ReduceScatterConfig:
+    return (struct nt_fn_kind){NT_FN_ReduceScatter, false};
+  default:
+    return (struct nt_fn_kind){(uint8_t)fn, false};
+  }
 }
 
-/* Moves bytes without reducing, so that only count × size must agree between ranks. */
+static inline unsigned nt_fn_canonical(unsigned fn) {
+  return fn < NT_FN_LIMIT ? nt_fn_kind(fn).canonical : fn;
+}
+
 static inline bool nt_fn_moves_bytes(unsigned fn) {
-  return fn < NT_FN_LIMIT && nt_fn_kinds[fn].moves_bytes;
+  return nt_fn_kind(fn).moves_bytes;
 }
 
 /* Short NCCL names ("f32", "sum", "ncclInvalidUsage"); NULL for values this build does not know. */

@@ -19,16 +19,20 @@ static inline uint64_t nt_scramble(uint64_t x) {
  * compared in bytes, user operators by their order of creation, Bcast and Broadcast are one.
  * `op` and `root` are -1 where the call has none.
  */
-static inline uint64_t nt_signature(unsigned fn, uint64_t count, int dtype, int op, int root) {
-  uint64_t kind = nt_fn_canonical(fn);
-  if (nt_fn_moves_bytes(fn)) {
+static inline uint64_t nt_signature_of(struct nt_fn_kind kind, uint64_t count, int dtype, int op,
+                                       int root) {
+  if (kind.moves_bytes) {
     size_t size = nt_dtype_size(dtype);
     count *= size ? size : 1;
     dtype = 0xff;
   }
-  uint64_t fields = kind | (uint64_t)(uint8_t)dtype << 8 | (uint64_t)(uint8_t)op << 16 |
+  uint64_t fields = kind.canonical | (uint64_t)(uint8_t)dtype << 8 | (uint64_t)(uint8_t)op << 16 |
                     (uint64_t)(uint32_t)root << 32;
   return nt_scramble(nt_scramble(fields) + count);
+}
+
+static inline uint64_t nt_signature(unsigned fn, uint64_t count, int dtype, int op, int root) {
+  return nt_signature_of(nt_fn_kind(fn), count, dtype, op, root);
 }
 
 /* The term that one collective adds to a communicator's running sum: inside a group all members

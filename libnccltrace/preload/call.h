@@ -46,12 +46,15 @@ struct nt_call {
   unsigned fn; /* under which it is recorded; beside `shape` GCC would load both from a table */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   uint64_t enter;           /* clock ticks */
+  struct nt_fn_kind kind; /* of `fn` */
   enum nt_shape shape;
 };
 
 static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *call, unsigned fn,
                                                                 enum nt_shape shape) {
   call->fn = fn;
+  call->kind.canonical = nt_fn_kind(fn).canonical; /* one by one: a whole one GCC would load */
+  call->kind.moves_bytes = nt_fn_kind(fn).moves_bytes;
   call->shape = shape;
   call->record = NULL;
   call->created = NULL;

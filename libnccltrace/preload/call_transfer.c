@@ -98,7 +98,7 @@ static inline void fill_transfer(struct nt_record *record, const struct nt_args 
 /* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
 static inline bool in_place(const struct nt_call *call, const struct nt_args *args) {
   uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
-  unsigned fn = nt_fn_canonical(call->fn);
+  const unsigned fn = call->kind.canonical;
   if (NT_LIKELY(fn != NT_FN_AllGather && fn != NT_FN_ReduceScatter))
     return send == recv;
   int rank = call->comm ? call->comm->rank : -1;
@@ -151,7 +151,7 @@ static inline uint32_t take_collective(struct nt_call *call, const struct nt_arg
   struct nt_comm *comm = call->comm;
   struct nt_comm_live *live = &comm->slot->live;
   uint32_t seq = atomic_fetch_add_explicit(&live->collectives, 1, memory_order_relaxed) + 1;
-  uint64_t signature = nt_signature(call->fn, args->count, args->dtype, op, args->peer);
+  uint64_t signature = nt_signature_of(call->kind, args->count, args->dtype, op, args->peer);
   call->term = nt_signature_mix(signature, group_position(call->thread, comm, seq));
   if (call->shape == NT_SHAPE_COLL_P2P)
     atomic_fetch_add_explicit(&live->all_peer, 1, memory_order_relaxed);
