@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where variables go that every call reads and that are hardly ever written: next to each other.
+ * Where variables go that every call reads and that are hardly ever written, and the code that every call runs: next to
+ * each other.
  *
  * A call that comes after work which emptied the caches waits for each line and each page that it reads. Apart from each
  * other these few words would be one of each.
@@ -9,5 +10,8 @@
 #define NT_CALL_DATA_H
 
 #define NT_CALL_DATA __attribute__((section(".data.nt_calls")))
+
+/* The same for the code of calls that are made all the time. */
+#define NT_CALL_CODE __attribute__((section(".text.hot.nt_calls")))
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives, sends and receives: the path that matters. */
 #include "nccl/signature.h"
+#include "preload/call_data.h"
 #include "preload/call_parts.h"
 
 /* cudaStreamLegacy is 1, cudaStreamPerThread 2, the default stream 0 (driver_types.h). */
@@ -177,7 +178,7 @@ static inline uint32_t take_p2p(struct nt_comm *comm, enum nt_shape shape, int p
          atomic_load_explicit(&live->all_peer, memory_order_relaxed);
 }
 
-void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
+NT_CALL_CODE void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = nt_record_begin(call);
   uint8_t op = normal_op(call->comm, args->op);
   uint32_t seq = call->comm ? take_collective(call, args, op) : 0;
@@ -194,7 +195,7 @@ void nt_enter_collective(struct nt_call *call, const struct nt_args *args) {
   nt_record_publish(call);
 }
 
-void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
+NT_CALL_CODE void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = nt_record_begin(call);
   uint16_t slot = stream_slot(call, args);
   struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
@@ -209,7 +210,7 @@ void nt_enter_p2p(struct nt_call *call, const struct nt_args *args) {
   nt_record_publish(call);
 }
 
-void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
+NT_CALL_CODE void nt_exit_counted(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
   nt_gpu_end(&call->gpu, args->stream);
   nt_record_finish(call, result);
   if (!call->comm)

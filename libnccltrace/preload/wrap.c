@@ -8,6 +8,7 @@
  * met without us.
  */
 #include "preload/call.h"
+#include "preload/call_data.h"
 #include "preload/entries.h"
 #include "preload/resolve.h"
 
@@ -111,7 +112,7 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
     EXIT_##shape(&call, &args, result);
 
 #define WRAPPER(id, symbol, as, shape, params, arguments, fields, nothing)                         \
-  __attribute__((visibility("default"))) int symbol params;                                        \
+  __attribute__((visibility("default"))) NT_CALL_CODE int symbol params;                           \
   int symbol params {                                                                              \
     BODY(id, as, shape, params, arguments, fields, nothing, nt_call_begin)                         \
     return result;                                                                                 \
