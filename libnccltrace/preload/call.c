@@ -70,7 +70,7 @@ static void open_call(struct nt_call *call, bool recording, const void *frame,
     thread->frame = (uintptr_t)frame;
     thread->return_address = ((void *const *)frame)[1];
     if (call->comm && NT_UNLIKELY(!call->comm->library))
-      call->comm->library = library;
+      call->comm->library = thread->last_library = library;
     if (creates)
       nt_comm_library_hint(library);
   }

@@ -46,7 +46,7 @@ struct nt_call {
   unsigned fn; /* under which it is recorded; beside `shape` GCC would load both from a table */
   struct nt_gpu_launch gpu; /* its marks, when it is launched by itself */
   uint64_t enter;           /* clock ticks */
-  struct nt_fn_kind kind; /* of `fn` */
+  struct nt_fn_kind kind;   /* of `fn` */
   enum nt_shape shape;
 };
 
@@ -63,14 +63,17 @@ static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *
   call->gpu.track = NULL;
 }
 
-/* Asks for what the call will write, so that it comes while other things are waited for: a locked instruction waits for
- * all that is in front of it. For calls of which nothing is in a cache; costs the others eight instructions. */
-static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_thread *thread,
-                                                                const struct nt_comm *comm) {
-  const struct nt_chunk *chunk = thread->ring.chunk;
-  __builtin_prefetch(&comm->slot->live, 1);
-  __builtin_prefetch(chunk, 1);
-  __builtin_prefetch(&chunk->records[thread->ring.next], 1);
+/* Asks at once for all that the call will come upon, each of which the program would only come to by another: for calls of
+ * which nothing is in a cache. The answers are not waited for, and an address that is no more or NULL does no harm. */
+static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_thread *thread) {
+  const uintptr_t chunk = (uintptr_t)thread->ring.chunk,
+                  record = chunk + offsetof(struct nt_chunk, records) +
+                           thread->ring.next * sizeof(struct nt_record);
+  __builtin_prefetch(nt_guard);
+  __builtin_prefetch(thread->last_live, 1);
+  __builtin_prefetch(thread->last_library);
+  __builtin_prefetch((const void *)chunk, 1);
+  __builtin_prefetch((const void *)record, 1);
 }
 
 /* What nt_call_begin does where something is not as it was in the call before. */
@@ -84,8 +87,10 @@ static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call 
                                                                  const void *caller,
                                                                  const void *frame) {
   struct nt_thread *thread = &nt_thread;
-  struct nt_comm *comm = thread->last_comm;
   const enum nt_shape shape = call->shape;
+  if (shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P)
+    nt_call_ahead(thread); /* messages mostly come in groups, one hard upon the other */
+  struct nt_comm *comm = thread->last_comm;
   bool by_comm = shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P || shape == NT_SHAPE_SEND ||
                  shape == NT_SHAPE_RECV;
   if (!by_comm || NT_UNLIKELY(!comm || !handle || thread->frame) ||
@@ -93,8 +98,6 @@ static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call 
       NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
       NT_UNLIKELY(!nt_recording()))
     return nt_call_begin_slowly(call, id, handle, caller, frame);
-  if (shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P)
-    nt_call_ahead(thread, comm); /* messages mostly come in groups, one hard upon the other */
   call->comm = comm;
   call->thread = thread;
   thread->frame = (uintptr_t)frame;

@@ -51,6 +51,10 @@ static inline struct nt_comm *nt_comm_find(struct nt_thread *thread, ncclComm_t 
     return comm;
   comm = nt_comm_find_slowly(handle, asks);
   thread->last_comm = comm;
+  if (comm) {
+    thread->last_live = &comm->slot->live;
+    thread->last_library = comm->library;
+  }
   return comm;
 }
 

@@ -44,13 +44,15 @@ struct nt_thread {
   void *return_address;   /* as it lies in that frame */
   const struct nt_library *entered; /* of the outermost call, if it came by an entry; else NULL */
   struct nt_comm *last_comm;        /* most recently used communicator */
-  uint64_t last_stream;             /* key of the stream most recently used, 0 if none */
-  uint16_t last_stream_slot;        /* its slot in the area */
-  const void *recorded;             /* event that PyTorch has just recorded, NULL if none */
-  cudaStream_t recorded_on;         /* its stream */
-  cudaStream_t waiting, awaited;    /* PyTorch has just had the first wait for the second … */
-  bool waits_to_launch;             /* … in order to launch on it */
-  uint32_t incarnation;             /* of the process for which `ring` is valid */
+  const void *last_live;            /* its counters and its library, only to be asked for ahead */
+  const struct nt_library *last_library;
+  uint64_t last_stream;          /* key of the stream most recently used, 0 if none */
+  uint16_t last_stream_slot;     /* its slot in the area */
+  const void *recorded;          /* event that PyTorch has just recorded, NULL if none */
+  cudaStream_t recorded_on;      /* its stream */
+  cudaStream_t waiting, awaited; /* PyTorch has just had the first wait for the second … */
+  bool waits_to_launch;          /* … in order to launch on it */
+  uint32_t incarnation;          /* of the process for which `ring` is valid */
   uint32_t group_depth;
   uint32_t group; /* number of the group being built, 1…65535; meaningful while group_depth > 0 */
   uint16_t capture_slot; /* stream of the group that was asked last whether it is being captured */
