@@ -9,6 +9,7 @@
  */
 #include "preload/call.h"
 #include "preload/call_data.h"
+#include "preload/call_transfer.h"
 #include "preload/entries.h"
 #include "preload/resolve.h"
 
@@ -88,7 +89,24 @@
 
 enum { CUDA_ERROR_UNKNOWN = 999 };
 
-#define BODY(id, as, shape, params, arguments, fields, nothing, begin)                             \
+#define ENTER(shape) ENTER_##shape(&call, &args)
+#define EXIT(shape) EXIT_##shape(&call, &args, result)
+
+/* Messages come many at a time: the wrappers of Send and Recv are one piece each. Collectives share their code, which is not
+ * in a cache as often. */
+#define IS_MESSAGE(shape) (NT_SHAPE_##shape == NT_SHAPE_SEND || NT_SHAPE_##shape == NT_SHAPE_RECV)
+#define IN_LINE_ENTER(shape)                                                                       \
+  if (IS_MESSAGE(shape))                                                                           \
+    nt_p2p_enter(&call, &args);                                                                    \
+  else                                                                                             \
+    ENTER(shape)
+#define IN_LINE_EXIT(shape)                                                                        \
+  if (IS_MESSAGE(shape))                                                                           \
+    nt_counted_exit(&call, &args, result);                                                         \
+  else                                                                                             \
+    EXIT(shape)
+
+#define BODY(id, as, shape, params, arguments, fields, nothing, begin, enter, exit)                \
   const struct nt_args args = {STRIP fields};                                                      \
   struct nt_call call;                                                                             \
   int(*real) params;                                                                               \
@@ -103,18 +121,21 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
     if (!real)                                                                                     \
       return nothing;                                                                              \
   }                                                                                                \
-  if (call.thread)                                                                                 \
-    ENTER_##shape(&call, &args);                                                                   \
+  if (call.thread) {                                                                               \
+    enter(shape);                                                                                  \
+  }                                                                                                \
   int result = real arguments;                                                                     \
   if (NT_UNLIKELY(nt_call_is_parents(&call)))                                                      \
     return result;                                                                                 \
-  if (call.thread)                                                                                 \
-    EXIT_##shape(&call, &args, result);
+  if (call.thread) {                                                                               \
+    exit(shape);                                                                                   \
+  }
 
 #define WRAPPER(id, symbol, as, shape, params, arguments, fields, nothing)                         \
   __attribute__((visibility("default"))) NT_CALL_CODE int symbol params;                           \
   int symbol params {                                                                              \
-    BODY(id, as, shape, params, arguments, fields, nothing, nt_call_begin)                         \
+    BODY(id, as, shape, params, arguments, fields, nothing, nt_call_begin, IN_LINE_ENTER,          \
+         IN_LINE_EXIT)                                                                             \
     return result;                                                                                 \
   }
 
@@ -134,7 +155,7 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
 #define ENTRY(index, id, symbol, as, shape, params, arguments, fields, nothing)                    \
   static int entry_##index##_##symbol params {                                                     \
     const struct nt_library *library = &nt_libraries[index];                                       \
-    BODY(id, as, shape, params, arguments, fields, nothing, BEGIN_ENTRY)                           \
+    BODY(id, as, shape, params, arguments, fields, nothing, BEGIN_ENTRY, ENTER, EXIT)              \
     nt_call_entered_end(&call);                                                                    \
     return result;                                                                                 \
   }
