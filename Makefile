@@ -174,6 +174,7 @@ help:
 
 $(NT_OBJS) $(PRELOAD_OBJS): OBJ_CFLAGS = $(PIC_CFLAGS)
 $(filter $(BUILD)/obj/libnccltrace/trace/%,$(NT_OBJS)): OBJ_CFLAGS = $(PIC_CFLAGS) -Wconversion
+$(BUILD)/obj/libnccltrace/preload/entries.o: OBJ_CFLAGS = $(PIC_CFLAGS) -Os
 # Tests keep their assertions in every build.
 $(TEST_OBJS): OBJ_CFLAGS = -UNDEBUG
 

@@ -69,6 +69,12 @@ static inline enum nt_shape nt_fn_shape(unsigned fn) {
   return fn < NT_FN_LIMIT ? (enum nt_shape)nt_fn_shapes[fn] : NT_SHAPE_NONE;
 }
 
+/* A collective or a message: what moves data between all or two ranks of a communicator. */
+static inline bool nt_shape_is_operation(enum nt_shape shape) {
+  return shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P || shape == NT_SHAPE_SEND ||
+         shape == NT_SHAPE_RECV;
+}
+
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
 static inline bool nt_fn_is_collective(unsigned fn) {
   return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;

@@ -19,8 +19,8 @@ static inline uint64_t nt_scramble(uint64_t x) {
  * compared in bytes, user operators by their order of creation, Bcast and Broadcast are one.
  * `op` and `root` are -1 where the call has none.
  */
-static inline uint64_t nt_signature_of(struct nt_fn_kind kind, uint64_t count, int dtype, int op,
-                                       int root) {
+static inline __attribute__((always_inline)) uint64_t
+nt_signature_of(struct nt_fn_kind kind, uint64_t count, int dtype, int op, int root) {
   if (kind.moves_bytes) {
     size_t size = nt_dtype_size(dtype);
     count *= size ? size : 1;

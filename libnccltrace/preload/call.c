@@ -131,13 +131,12 @@ void *nt_call_begin_slowly(struct nt_call *call, unsigned id, ncclComm_t handle,
 }
 
 /* The record may be in the file already, as that of a call that never returned, or its place another's. */
-void nt_record_finish_abandoned(struct nt_call *call, ncclResult_t result) {
-  struct nt_thread *thread = call->thread;
-  struct nt_record *record = call->record;
+void nt_record_finish_abandoned(struct nt_thread *thread, struct nt_record *record, uint64_t enter,
+                                ncclResult_t result) {
   struct nt_chunk *chunk = thread->ring.chunk;
   if (!chunk || thread->incarnation != nt_process.incarnation || !nt_recording() ||
       record < chunk->records || record >= chunk->records + thread->ring.next ||
-      record->enter != call->enter || !(record->flags & NT_CALL_ABANDONED))
+      record->enter != enter || !(record->flags & NT_CALL_ABANDONED))
     return;
   record->duration = nt_duration_encode(nt_now() - record->enter);
   record->result = nt_byte_of(result);

@@ -11,6 +11,7 @@
 #define NT_CALL_H
 
 #include "nccl/nccl_types.h"
+#include "preload/call_data.h"
 #include "preload/comms.h"
 #include "preload/gpu_progress.h"
 #include "preload/resolve.h"
@@ -50,22 +51,23 @@ struct nt_call {
   enum nt_shape shape;
 };
 
-static inline __attribute__((always_inline)) void nt_call_clear(struct nt_call *call, unsigned fn,
-                                                                enum nt_shape shape) {
+NT_IN_LINE void nt_call_clear(struct nt_call *call, unsigned fn, enum nt_shape shape) {
   call->fn = fn;
-  call->kind.canonical = nt_fn_kind(fn).canonical; /* one by one: a whole one GCC would load */
-  call->kind.moves_bytes = nt_fn_kind(fn).moves_bytes;
   call->shape = shape;
   call->record = NULL;
   call->created = NULL;
   call->term = 0;
   call->uncounted = false;
   call->gpu.track = NULL;
+  if (nt_shape_is_operation(shape)) { /* byte by byte: as a whole GCC would load it */
+    call->kind.canonical = nt_fn_kind(fn).canonical;
+    call->kind.moves_bytes = nt_fn_kind(fn).moves_bytes;
+  }
 }
 
 /* Asks at once for all that the call will come upon, each of which the program would only come to by another: for calls of
  * which nothing is in a cache. The answers are not waited for, and an address that is no more or NULL does no harm. */
-static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_thread *thread) {
+NT_IN_LINE void nt_call_ahead(const struct nt_thread *thread) {
   const uintptr_t chunk = (uintptr_t)thread->ring.chunk,
                   record = chunk + offsetof(struct nt_chunk, records) +
                            thread->ring.next * sizeof(struct nt_record);
@@ -80,24 +82,33 @@ static inline __attribute__((always_inline)) void nt_call_ahead(const struct nt_
 void *nt_call_begin_slowly(struct nt_call *call, unsigned id, ncclComm_t handle, const void *caller,
                            const void *frame);
 
+/* By another call of the same kind: one whose address nobody else has lies in registers. */
+NT_IN_LINE void *nt_call_begin_changed(struct nt_call *call, unsigned id, ncclComm_t handle,
+                                       const void *caller, const void *frame) {
+  struct nt_call other;
+  nt_call_clear(&other, call->fn, call->shape);
+  void *real = nt_call_begin_slowly(&other, id, handle, caller, frame);
+  call->thread = other.thread;
+  call->comm = other.comm;
+  return real;
+}
+
 /* Finds the communicator and the real function, which is `id` of its library; sets call->thread if the call is to be
  * recorded. `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
-static inline __attribute__((always_inline)) void *nt_call_begin(struct nt_call *call, unsigned id,
-                                                                 ncclComm_t handle,
-                                                                 const void *caller,
-                                                                 const void *frame) {
+NT_IN_LINE void *nt_call_begin(struct nt_call *call, unsigned id, ncclComm_t handle,
+                               const void *caller, const void *frame) {
   struct nt_thread *thread = &nt_thread;
   const enum nt_shape shape = call->shape;
   if (shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P)
     nt_call_ahead(thread); /* messages mostly come in groups, one hard upon the other */
   struct nt_comm *comm = thread->last_comm;
-  bool by_comm = shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P || shape == NT_SHAPE_SEND ||
-                 shape == NT_SHAPE_RECV;
-  if (!by_comm || NT_UNLIKELY(!comm || !handle || thread->frame) ||
+  if (!nt_shape_is_operation(shape))
+    return nt_call_begin_slowly(call, id, handle, caller, frame);
+  if (NT_UNLIKELY(!comm || !handle || thread->frame) ||
       NT_UNLIKELY(atomic_load_explicit(&comm->handle, memory_order_relaxed) != handle) ||
       NT_UNLIKELY(!comm->library || nt_library_contains(comm->library, caller)) ||
       NT_UNLIKELY(!nt_recording()))
-    return nt_call_begin_slowly(call, id, handle, caller, frame);
+    return nt_call_begin_changed(call, id, handle, caller, frame);
   call->comm = comm;
   call->thread = thread;
   thread->frame = (uintptr_t)frame;

@@ -14,4 +14,7 @@
 /* The same for the code of calls that are made all the time. */
 #define NT_CALL_CODE __attribute__((section(".text.hot.nt_calls")))
 
+/* One piece with who calls it, however large the file is by which GCC decides. */
+#define NT_IN_LINE static inline __attribute__((always_inline))
+
 #endif

@@ -131,13 +131,13 @@ void nt_enter_graph_launch(struct nt_call *call, const struct nt_args *args) {
     record->launch = outer.number;
     note_capture(outer.number);
   } else {
-    record->launch =
-        nt_gpu_begin(&call->gpu, record->stream, args->stream, outer.state == NT_CU_NOT_CAPTURING);
+    call->gpu = nt_gpu_begin(record->stream, args->stream, outer.state == NT_CU_NOT_CAPTURING);
+    record->launch = call->gpu.number;
   }
   nt_record_publish(call);
 }
 
 void nt_exit_graph_launch(struct nt_call *call, const struct nt_args *args, int result) {
-  nt_gpu_end(&call->gpu, args->stream);
+  nt_gpu_end(call->gpu, args->stream);
   nt_exit_cuda(call, args, result);
 }

@@ -42,13 +42,13 @@ static void begin_launches(struct nt_thread *thread) {
     struct nt_group_launch *launch = &thread->launches[thread->launch_count++];
     launch->slot = entry->stream_slot;
     launch->stream = entry->stream;
-    nt_gpu_begin(&launch->gpu, launch->slot, launch->stream, capture.state == NT_CU_NOT_CAPTURING);
+    launch->gpu = nt_gpu_begin(launch->slot, launch->stream, capture.state == NT_CU_NOT_CAPTURING);
   }
 }
 
 static void end_launches(struct nt_thread *thread) {
   for (uint32_t i = 0; i < thread->launch_count; i++)
-    nt_gpu_end(&thread->launches[i].gpu, thread->launches[i].stream);
+    nt_gpu_end(thread->launches[i].gpu, thread->launches[i].stream);
   thread->launch_count = 0;
 }
 

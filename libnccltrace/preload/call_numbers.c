@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequence numbers, running sums and queue positions: given back, settled (call_parts.h). */
+/* Sequence numbers, running sums and queue positions: given back (call_parts.h). */
 #include "preload/call_parts.h"
 
 void nt_give_back(const struct nt_pending *taken) {
@@ -37,15 +37,5 @@ void nt_give_back(const struct nt_pending *taken) {
     break;
   default:
     break;
-  }
-}
-
-void nt_settle(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
-  struct nt_pending refused;
-  if (NT_UNLIKELY(!nt_accepted(result))) {
-    nt_pending_fill(&refused, call, args);
-    nt_give_back(&refused);
-  } else if (call->thread->group_depth) {
-    nt_pend(call, args);
   }
 }

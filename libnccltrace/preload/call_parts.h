@@ -20,7 +20,7 @@ static inline uint64_t nt_now(void) {
 
 /* Finds room for the call's record and reads the clock; writes nothing yet, so that numbers can be taken before:
  * a locked instruction waits for all stores in front of it. NULL if there is no room: the call is counted as lost. */
-static inline struct nt_record *nt_record_begin(struct nt_call *call) {
+NT_IN_LINE struct nt_record *nt_record_begin(struct nt_call *call) {
   struct nt_thread *thread = call->thread;
   if (NT_UNLIKELY(thread->incarnation != nt_process.incarnation))
     nt_thread_register(thread);
@@ -31,7 +31,7 @@ static inline struct nt_record *nt_record_begin(struct nt_call *call) {
 
 /* Everything that all shapes share but a stack; not visible until nt_record_publish. `record` is the call's. Read first,
  * then written field by field: what a shape writes itself is not written here then. */
-static inline void nt_record_fill(const struct nt_call *call, struct nt_record *record) {
+NT_IN_LINE void nt_record_fill(const struct nt_call *call, struct nt_record *record) {
   const struct nt_thread *thread = call->thread;
   const uint64_t enter = call->enter;
   const uint16_t comm = call->comm ? (uint16_t)call->comm->index : 0;
@@ -51,7 +51,7 @@ static inline void nt_record_fill(const struct nt_call *call, struct nt_record *
   record->flags = 0;
 }
 
-static inline void nt_record_stack(const struct nt_call *call) {
+NT_IN_LINE void nt_record_stack(const struct nt_call *call) {
   struct nt_record *record = call->record;
   record->stack = nt_python_stack(&record->flags);
   if (NT_UNLIKELY(nt_native_on))
@@ -73,7 +73,7 @@ static inline struct nt_record *nt_record_start(struct nt_call *call) {
 }
 
 /* Makes the call's record visible as open. */
-static inline void nt_record_publish(struct nt_call *call) {
+NT_IN_LINE void nt_record_publish(struct nt_call *call) {
   if (call->comm)
     atomic_store_explicit(&call->comm->slot->live.last_enter, call->record->enter,
                           memory_order_relaxed);
@@ -85,18 +85,19 @@ static inline uint16_t nt_result_flags(ncclResult_t result) {
   return result == ncclSuccess ? 0 : result == ncclInProgress ? NT_CALL_IN_PROGRESS : NT_CALL_VOID;
 }
 
-/* The same for a record that another call has closed as abandoned. */
-void nt_record_finish_abandoned(struct nt_call *call, ncclResult_t result);
+/* The same for a record that another call has closed as abandoned; `enter` is the call's. */
+void nt_record_finish_abandoned(struct nt_thread *thread, struct nt_record *record, uint64_t enter,
+                                ncclResult_t result);
 
 /* Completes the record, if there is one, and leaves the call. */
-static inline void nt_record_finish(struct nt_call *call, ncclResult_t result) {
+NT_IN_LINE void nt_record_finish(struct nt_call *call, ncclResult_t result) {
   struct nt_thread *thread = call->thread;
   struct nt_record *record = call->record;
   thread->frame = 0;
   if (!record)
     return;
   if (NT_UNLIKELY(thread->open != record)) {
-    nt_record_finish_abandoned(call, result);
+    nt_record_finish_abandoned(thread, record, call->enter, result);
     return;
   }
   record->duration = nt_duration_encode(nt_now() - record->enter);
@@ -117,8 +118,8 @@ uint16_t nt_stream_known(cudaStream_t stream);
  * seen here is one with operations of NCCL. */
 struct nt_cuda_capture nt_capture_ask(struct nt_thread *thread, uint16_t slot, cudaStream_t stream);
 
-static inline struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
-                                                     cudaStream_t stream) {
+NT_IN_LINE struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, uint16_t slot,
+                                                  cudaStream_t stream) {
   if (!nt_cuda_driver_known())
     return (struct nt_cuda_capture){NT_CU_NOT_CAPTURING, 0};
   if (thread->group_depth && slot && thread->capture_slot == slot)
@@ -126,8 +127,8 @@ static inline struct nt_cuda_capture nt_capture_seen(struct nt_thread *thread, u
   return nt_capture_ask(thread, slot, stream);
 }
 
-static inline void nt_pending_fill(struct nt_pending *taken, const struct nt_call *call,
-                                   const struct nt_args *args) {
+NT_IN_LINE void nt_pending_fill(struct nt_pending *taken, const struct nt_call *call,
+                                const struct nt_args *args) {
   taken->comm = call->comm;
   taken->created = call->created;
   taken->term = call->term;
@@ -138,7 +139,7 @@ static inline void nt_pending_fill(struct nt_pending *taken, const struct nt_cal
 }
 
 /* The group decides of a call that took numbers. */
-static inline void nt_pend(const struct nt_call *call, const struct nt_args *args) {
+NT_IN_LINE void nt_pend(const struct nt_call *call, const struct nt_args *args) {
   struct nt_pending *entry = nt_thread_pend(call->thread);
   if (NT_UNLIKELY(!entry))
     return;
@@ -151,6 +152,15 @@ static inline void nt_pend(const struct nt_call *call, const struct nt_args *arg
 void nt_give_back(const struct nt_pending *taken);
 
 /* A call that took numbers has returned: keep them, give them back, or let the group decide. */
-void nt_settle(struct nt_call *call, const struct nt_args *args, ncclResult_t result);
+NT_IN_LINE void nt_settle(const struct nt_call *call, const struct nt_args *args,
+                          ncclResult_t result) {
+  struct nt_pending refused;
+  if (NT_UNLIKELY(!nt_accepted(result))) {
+    nt_pending_fill(&refused, call, args);
+    nt_give_back(&refused);
+  } else if (call->thread->group_depth) {
+    nt_pend(call, args);
+  }
+}
 
 #endif

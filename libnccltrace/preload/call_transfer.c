@@ -61,7 +61,7 @@ NT_CALL_CODE void nt_enter_p2p(struct nt_call *call, const struct nt_args *args)
 
 NT_CALL_CODE void nt_exit_counted(struct nt_call *call, const struct nt_args *args,
                                   ncclResult_t result) {
-  nt_counted_exit(call, args, result);
+  nt_operation_exit(call, args, result);
 }
 
 /* ---- one-sided operations ------------------------------------------------------------------------ */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives, sends and receives: the path that matters. In line, so that the wrappers of the functions that are called all
- * the time are one piece each (wrap.c); all others call nt_enter_collective, nt_enter_p2p and nt_exit_counted.
+ * Collectives, sends and receives: the path that matters. In line, so that each of their wrappers is one piece (wrap.c): what is
+ * handed on by value lies in registers then. Entries, eight of each, call nt_enter_collective, nt_enter_p2p and
+ * nt_exit_counted.
  */
 #ifndef NT_CALL_TRANSFER_H
 #define NT_CALL_TRANSFER_H
@@ -14,7 +15,7 @@ enum { NT_STREAM_PER_THREAD = 2, NT_LAST_DEFAULT_STREAM = 2 };
 
 /* Streams are few and live long: an open-addressed table in the area, filled by whoever comes first. The
  * default streams have the same handle on every device, that of each thread in every thread. */
-static inline uint64_t nt_stream_key(cudaStream_t stream, int device) {
+NT_IN_LINE uint64_t nt_stream_key(cudaStream_t stream, int device) {
   uint64_t key = (uint64_t)(uintptr_t)stream + 1; /* so that the default stream is not 0 */
   if ((uintptr_t)stream == NT_STREAM_PER_THREAD)  /* no handle's: those are aligned */
     return ((uint64_t)(uint32_t)(device + 1) << 48) ^ ((uint64_t)(uintptr_t)&nt_thread | 3);
@@ -30,14 +31,14 @@ uint16_t nt_find_stream(uint64_t key, bool make, int device);
 uint8_t nt_normal_user_op(const struct nt_comm *comm, int op);
 
 /* The operator as all ranks would number it: user operators by their order of creation. */
-static inline uint8_t nt_normal_op(const struct nt_comm *comm, int op) {
+NT_IN_LINE uint8_t nt_normal_op(const struct nt_comm *comm, int op) {
   if (NT_LIKELY(op < NT_REDOP_FIRST_USER))
     return (uint8_t)op; /* -1, none, is 255 */
   return nt_normal_user_op(comm, op);
 }
 
 /* A thread mostly stays on its stream. */
-static inline uint16_t nt_stream_slot_of(const struct nt_call *call, const struct nt_args *args) {
+NT_IN_LINE uint16_t nt_stream_slot_of(const struct nt_call *call, const struct nt_args *args) {
   struct nt_thread *thread = call->thread;
   int device = call->comm ? call->comm->device : -1;
   uint64_t key = nt_stream_key(args->stream, device);
@@ -48,8 +49,8 @@ static inline uint16_t nt_stream_slot_of(const struct nt_call *call, const struc
   return thread->last_stream_slot;
 }
 
-static inline void nt_fill_transfer(struct nt_record *record, const struct nt_args *args,
-                                    uint16_t slot, uint32_t seq) {
+NT_IN_LINE void nt_fill_transfer(struct nt_record *record, const struct nt_args *args,
+                                 uint16_t slot, uint32_t seq) {
   record->seq = seq;
   record->count = args->count;
   record->send = (uint64_t)(uintptr_t)args->send;
@@ -60,7 +61,7 @@ static inline void nt_fill_transfer(struct nt_record *record, const struct nt_ar
 }
 
 /* NCCL's notion: for gathers and scatters the smaller buffer lies at the rank's place in the larger. */
-static inline bool nt_in_place(const struct nt_call *call, const struct nt_args *args) {
+NT_IN_LINE bool nt_in_place(const struct nt_call *call, const struct nt_args *args) {
   uint64_t send = (uint64_t)(uintptr_t)args->send, recv = (uint64_t)(uintptr_t)args->recv;
   const unsigned fn = call->kind.canonical;
   if (NT_LIKELY(fn != NT_FN_AllGather && fn != NT_FN_ReduceScatter))
@@ -74,8 +75,8 @@ static inline bool nt_in_place(const struct nt_call *call, const struct nt_args 
 
 /* A launch of its own gets its marks; inside a group only the number that the group's launch will have. What is
  * captured launches nothing. A non-blocking communicator launches from another thread at its own time: not known. */
-static inline void nt_mark_launch(struct nt_call *call, const struct nt_args *args,
-                                  struct nt_cuda_capture capture) {
+NT_IN_LINE void nt_mark_launch(struct nt_call *call, const struct nt_args *args,
+                               struct nt_cuda_capture capture) {
   struct nt_record *record = call->record;
   if (NT_UNLIKELY(capture.state == NT_CU_CAPTURING)) {
     record->flags |= NT_CALL_CAPTURED;
@@ -84,11 +85,12 @@ static inline void nt_mark_launch(struct nt_call *call, const struct nt_args *ar
   }
   if (!nt_gpu_on() || (call->comm && call->comm->launches_later))
     return;
-  if (call->thread->group_depth)
+  if (call->thread->group_depth) {
     record->launch = nt_gpu_next(record->stream);
-  else
-    record->launch = nt_gpu_begin(&call->gpu, record->stream, args->stream,
-                                  capture.state == NT_CU_NOT_CAPTURING);
+    return;
+  }
+  call->gpu = nt_gpu_begin(record->stream, args->stream, capture.state == NT_CU_NOT_CAPTURING);
+  record->launch = call->gpu.number;
 }
 
 /*
@@ -98,8 +100,8 @@ static inline void nt_mark_launch(struct nt_call *call, const struct nt_args *ar
  * threads on one communicator only if they agree on an order.
  */
 /* Position of the present group's first collective on this communicator. */
-static inline uint32_t nt_group_position(struct nt_thread *thread, struct nt_comm *comm,
-                                         uint32_t seq) {
+NT_IN_LINE uint32_t nt_group_position(struct nt_thread *thread, struct nt_comm *comm,
+                                      uint32_t seq) {
   if (!thread->group_depth)
     return seq;
   uint64_t tag = (uint64_t)thread->ring.thread << 32 | thread->group;
@@ -110,8 +112,8 @@ static inline uint32_t nt_group_position(struct nt_thread *thread, struct nt_com
   return comm->group_base;
 }
 
-static inline uint32_t nt_take_collective(struct nt_call *call, const struct nt_args *args,
-                                          uint8_t op) {
+NT_IN_LINE uint32_t nt_take_collective(struct nt_call *call, const struct nt_args *args,
+                                       uint8_t op) {
   struct nt_comm *comm = call->comm;
   struct nt_comm_live *live = &comm->slot->live;
   uint32_t seq = atomic_fetch_add_explicit(&live->collectives, 1, memory_order_relaxed) + 1;
@@ -130,7 +132,7 @@ static inline uint32_t nt_take_collective(struct nt_call *call, const struct nt_
   return seq;
 }
 
-static inline uint32_t nt_take_p2p(struct nt_comm *comm, enum nt_shape shape, int peer) {
+NT_IN_LINE uint32_t nt_take_p2p(struct nt_comm *comm, enum nt_shape shape, int peer) {
   struct nt_comm_live *live = &comm->slot->live;
   bool sends = shape == NT_SHAPE_SEND;
   atomic_fetch_add_explicit(sends ? &live->sends : &live->recvs, 1, memory_order_relaxed);
@@ -141,8 +143,7 @@ static inline uint32_t nt_take_p2p(struct nt_comm *comm, enum nt_shape shape, in
          atomic_load_explicit(&live->all_peer, memory_order_relaxed);
 }
 
-static inline __attribute__((always_inline)) void nt_collective_enter(struct nt_call *call,
-                                                                      const struct nt_args *args) {
+NT_IN_LINE void nt_collective_enter(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = nt_record_begin(call);
   uint8_t op = nt_normal_op(call->comm, args->op);
   uint32_t seq = call->comm ? nt_take_collective(call, args, op) : 0;
@@ -159,8 +160,7 @@ static inline __attribute__((always_inline)) void nt_collective_enter(struct nt_
   nt_record_publish(call);
 }
 
-static inline __attribute__((always_inline)) void nt_p2p_enter(struct nt_call *call,
-                                                               const struct nt_args *args) {
+NT_IN_LINE void nt_p2p_enter(struct nt_call *call, const struct nt_args *args) {
   struct nt_record *record = nt_record_begin(call);
   uint16_t slot = nt_stream_slot_of(call, args);
   struct nt_cuda_capture capture = nt_capture_seen(call->thread, slot, args->stream);
@@ -176,16 +176,19 @@ static inline __attribute__((always_inline)) void nt_p2p_enter(struct nt_call *c
   nt_record_publish(call);
 }
 
-static inline __attribute__((always_inline)) void
-nt_counted_exit(struct nt_call *call, const struct nt_args *args, ncclResult_t result) {
-  nt_gpu_end(&call->gpu, args->stream);
+NT_IN_LINE void nt_operation_enter(struct nt_call *call, const struct nt_args *args) {
+  if (call->shape == NT_SHAPE_SEND || call->shape == NT_SHAPE_RECV)
+    nt_p2p_enter(call, args);
+  else
+    nt_collective_enter(call, args);
+}
+
+NT_IN_LINE void nt_operation_exit(struct nt_call *call, const struct nt_args *args,
+                                  ncclResult_t result) {
+  nt_gpu_end(call->gpu, args->stream);
   nt_record_finish(call, result);
-  if (!call->comm)
-    return;
-  if (NT_UNLIKELY(!nt_accepted(result)))
+  if (call->comm)
     nt_settle(call, args, result);
-  else if (call->thread->group_depth)
-    nt_pend(call, args);
 }
 
 #endif

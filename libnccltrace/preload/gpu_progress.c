@@ -285,35 +285,35 @@ static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t 
   return true;
 }
 
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark) {
-  launch->track = NULL;
+struct nt_gpu_launch nt_gpu_begin(uint16_t slot, cudaStream_t stream, bool mark) {
+  struct nt_gpu_launch launch = {0};
   if (!slot || slot >= STREAMS || !nt_gpu_on())
-    return 0;
+    return launch;
   struct nt_gpu_stream *progress = &nt_process.area.gpu_streams[slot];
-  uint32_t number = atomic_fetch_add_explicit(&progress->issued, 1, memory_order_relaxed) + 1;
+  launch.number = atomic_fetch_add_explicit(&progress->issued, 1, memory_order_relaxed) + 1;
   struct nt_gpu_track *track = atomic_load_explicit(&tracks[slot], memory_order_acquire);
   if (NT_UNLIKELY(!track))
     track = new_track(slot);
   if (!track || !mark || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
     atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
-    return number;
+    return launch;
   }
-  launch->at = atomic_load_explicit(&track->started, memory_order_relaxed);
-  if (put_start(track, number, stream)) {
-    launch->track = track;
-    return number;
+  launch.at = atomic_load_explicit(&track->started, memory_order_relaxed);
+  if (put_start(track, launch.number, stream)) {
+    launch.track = track;
+    return launch;
   }
   atomic_store_explicit(&track->busy, 0, memory_order_release);
   atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
-  return number;
+  return launch;
 }
 
-void nt_gpu_end_mark(struct nt_gpu_launch *launch, cudaStream_t stream) {
-  struct nt_gpu_track *track = launch->track;
+void nt_gpu_end_mark(struct nt_gpu_launch launch, cudaStream_t stream) {
+  struct nt_gpu_track *track = launch.track;
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
-  struct mark *mark = &track->marks[launch->at % MARKS];
+  struct mark *mark = &track->marks[launch.at % MARKS];
   if (driver->event_record(mark->end, (nt_cu_stream)(void *)stream) == NT_CU_SUCCESS)
-    atomic_store_explicit(&track->ended, launch->at + 1, memory_order_release);
+    atomic_store_explicit(&track->ended, launch.at + 1, memory_order_release);
   else
     track->broken = true;
   atomic_store_explicit(&track->busy, 0, memory_order_release);

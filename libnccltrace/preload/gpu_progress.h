@@ -26,6 +26,7 @@ struct nt_gpu_track;
 struct nt_gpu_launch {
   struct nt_gpu_track *track; /* NULL: not marked */
   uint32_t at;                /* place among the stream's marks */
+  uint32_t number;            /* among the stream's launches, 0 if these are not counted */
 };
 
 /* Recording starts (again, in a forked child): forgets everything. `enabled` is NCCLTRACE_GPU. */
@@ -42,13 +43,13 @@ static inline bool nt_gpu_on(void) {
 /* The number that the next launch on this stream slot will get; 0 when progress is off. */
 uint32_t nt_gpu_next(uint16_t slot);
 
-/* Takes the next number of the stream and, if it may, puts the start mark; returns the number. nt_gpu_end must
+/* Takes the next number of the stream and, if it may, puts the start mark. nt_gpu_end must
  * follow in the same thread. Not for a stream that is being captured. */
-uint32_t nt_gpu_begin(struct nt_gpu_launch *launch, uint16_t slot, cudaStream_t stream, bool mark);
-void nt_gpu_end_mark(struct nt_gpu_launch *launch, cudaStream_t stream);
+struct nt_gpu_launch nt_gpu_begin(uint16_t slot, cudaStream_t stream, bool mark);
+void nt_gpu_end_mark(struct nt_gpu_launch launch, cudaStream_t stream);
 
-static inline void nt_gpu_end(struct nt_gpu_launch *launch, cudaStream_t stream) {
-  if (launch->track)
+static inline void nt_gpu_end(struct nt_gpu_launch launch, cudaStream_t stream) {
+  if (launch.track)
     nt_gpu_end_mark(launch, stream);
 }
 

@@ -7,25 +7,23 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "preload/call_data.h"
 #include "preload/python_layout.h"
 #include "trace/stack_area.h"
 
-static inline __attribute__((always_inline)) const char *nt_python_pointer(const char *object,
-                                                                           unsigned offset) {
+NT_IN_LINE const char *nt_python_pointer(const char *object, unsigned offset) {
   const char *value;
   memcpy(&value, object + offset, sizeof(value));
   return value;
 }
 
-static inline __attribute__((always_inline)) uint64_t nt_python_word(const char *object,
-                                                                     unsigned offset) {
+NT_IN_LINE uint64_t nt_python_word(const char *object, unsigned offset) {
   uint64_t value;
   memcpy(&value, object + offset, sizeof(value));
   return value;
 }
 
-static inline __attribute__((always_inline)) int32_t nt_python_int(const char *object,
-                                                                   unsigned offset) {
+NT_IN_LINE int32_t nt_python_int(const char *object, unsigned offset) {
   int32_t value;
   memcpy(&value, object + offset, sizeof(value));
   return value;

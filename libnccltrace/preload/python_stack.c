@@ -38,9 +38,7 @@ void nt_python_stack_enable(bool on) {
 
 /* ---- frames ------------------------------------------------------------------------------------- */
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-ALWAYS_INLINE const char *innermost(const struct nt_python_layout *layout, const char *thread) {
+NT_IN_LINE const char *innermost(const struct nt_python_layout *layout, const char *thread) {
   const char *frame = nt_python_pointer(thread, layout->thread_frame);
   if (layout->frames == NT_PYTHON_CFRAME && frame)
     frame = nt_python_pointer(frame, layout->cframe_frame);
@@ -52,8 +50,8 @@ ALWAYS_INLINE const char *innermost(const struct nt_python_layout *layout, const
  * interpreter (owner 3 and above), and those not yet set up, in which an allocation may run a finalizer
  * (an instruction in front of the first traceable one; a generator's frame may be anywhere).
  */
-ALWAYS_INLINE bool read_frame(const struct nt_python_layout *layout, const void *code_type,
-                              const char *frame, struct place *out) {
+NT_IN_LINE bool read_frame(const struct nt_python_layout *layout, const void *code_type,
+                           const char *frame, struct place *out) {
   enum { OWNED_BY_GENERATOR = 1, OWNED_BY_INTERPRETER = 3, TAG = 3, CODE_UNIT = 2 };
   const unsigned frames = layout->frames;
   unsigned owner = 0;
@@ -91,7 +89,7 @@ ALWAYS_INLINE bool read_frame(const struct nt_python_layout *layout, const void 
  */
 
 /* A string's own hash, where it has been asked for, its length, and the last bytes of its characters. */
-ALWAYS_INLINE uint64_t sample_text(const struct nt_python_layout *layout, const char *text) {
+NT_IN_LINE uint64_t sample_text(const struct nt_python_layout *layout, const char *text) {
   uint64_t length = nt_python_word(text, layout->text_length);
   uint64_t sample = nt_python_word(text, layout->text_hash) + length * K1;
   /* Within the object whatever the width of its characters, if they are behind its head at all. */
@@ -100,7 +98,7 @@ ALWAYS_INLINE uint64_t sample_text(const struct nt_python_layout *layout, const 
   return sample;
 }
 
-ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const char *table) {
+NT_IN_LINE uint64_t sample_table(const struct nt_python_layout *layout, const char *table) {
   uint64_t length = nt_python_word(table, layout->bytes_length), sample = length * K1;
   unsigned data = layout->bytes_data, size = (unsigned)length;
   if (NT_LIKELY(length >= 8))
@@ -112,7 +110,7 @@ ALWAYS_INLINE uint64_t sample_table(const struct nt_python_layout *layout, const
 }
 
 /* What is read here, every code object has: the interpreter makes none without. */
-ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const char *code) {
+NT_IN_LINE uint64_t identify(const struct nt_python_layout *layout, const char *code) {
   const char *file = nt_python_pointer(code, layout->code_file);
   const char *name = nt_python_pointer(code, layout->code_name);
   const char *table = nt_python_pointer(code, layout->code_table);
@@ -126,8 +124,8 @@ ALWAYS_INLINE uint64_t identify(const struct nt_python_layout *layout, const cha
                         nt_python_word(name, layout->text_hash) ^ K3);
 }
 
-ALWAYS_INLINE uint64_t hash_frames(const struct nt_python_layout *layout, const void *code_type,
-                                   const char *frame) {
+NT_IN_LINE uint64_t hash_frames(const struct nt_python_layout *layout, const void *code_type,
+                                const char *frame) {
   uint64_t hash = 0;
   unsigned kept = 0;
   for (unsigned steps = 0; frame && steps < STEPS_MAX; steps++) {

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "preload/call_data.h"
 #include "trace/stack_area.h"
 
 enum {
@@ -40,7 +41,7 @@ extern struct nt_intern_tables *nt_intern_tables; /* NULL: stacks are off */
  * recording starts, before any other thread can take a stack. Returns 0 or -NT_ERR_MEMORY. */
 int nt_intern_start(struct nt_code_region *codes, struct nt_stack_region *stacks);
 
-static inline __attribute__((always_inline)) uint64_t nt_intern_fold(uint64_t a, uint64_t b) {
+NT_IN_LINE uint64_t nt_intern_fold(uint64_t a, uint64_t b) {
   unsigned __int128 product = (unsigned __int128)a * b;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }

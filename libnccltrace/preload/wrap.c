@@ -1,135 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The exported functions: one wrapper for each row of nccl_api.def, all from the same few lines. And the entries for those
- * who look functions up by name: the same again, for each of the first libraries.
- *
- * A wrapper for whose library there is no room (library.h) calls the function all the same, untraced. One that finds
- * nothing behind it answers ncclInvalidUsage or cudaErrorUnknown, the nearest to the symbol error that the process would have
- * met without us.
- */
-#include "preload/call.h"
+/* The exported functions: one wrapper for each row of nccl_api.def and cuda_api.def, all from the same few lines (wrap.h). */
 #include "preload/call_data.h"
 #include "preload/call_transfer.h"
-#include "preload/entries.h"
-#include "preload/resolve.h"
+#include "preload/wrap.h"
 
-/* Which pair of functions records a shape. */
-#define ENTER_UNIQUE_ID nt_enter_plain
-#define EXIT_UNIQUE_ID nt_exit_plain
-#define ENTER_COMM_INIT nt_enter_init
-#define EXIT_COMM_INIT nt_exit_created
-#define ENTER_COMM_INIT_ALL nt_enter_init
-#define EXIT_COMM_INIT_ALL nt_exit_created
-#define ENTER_COMM_SPLIT nt_enter_derive
-#define EXIT_COMM_SPLIT nt_exit_created
-#define ENTER_COMM_SHRINK nt_enter_derive
-#define EXIT_COMM_SHRINK nt_exit_created
-#define ENTER_COMM_GROW nt_enter_grow
-#define EXIT_COMM_GROW nt_exit_created
-#define ENTER_COMM_FINALIZE nt_enter_end
-#define EXIT_COMM_FINALIZE nt_exit_end
-#define ENTER_COMM_END nt_enter_end
-#define EXIT_COMM_END nt_exit_end
-#define ENTER_COMM_ABORT nt_enter_end
-#define EXIT_COMM_ABORT nt_exit_end
-#define ENTER_COMM_SYNC nt_enter_sync
-#define EXIT_COMM_SYNC nt_exit_counted
-#define ENTER_ASYNC_ERROR nt_enter_nothing
-#define EXIT_ASYNC_ERROR nt_exit_async_error
-#define ENTER_GROUP_START nt_enter_nothing
-#define EXIT_GROUP_START nt_exit_group_start
-#define ENTER_GROUP_END nt_enter_group_end
-#define EXIT_GROUP_END nt_exit_group_end
-#define ENTER_GROUP_SIMULATE nt_enter_group_end
-#define EXIT_GROUP_SIMULATE nt_exit_group_end
-#define ENTER_COLL nt_enter_collective
-#define EXIT_COLL nt_exit_counted
-#define ENTER_COLL_P2P nt_enter_collective
-#define EXIT_COLL_P2P nt_exit_counted
-#define ENTER_SEND nt_enter_p2p
-#define EXIT_SEND nt_exit_counted
-#define ENTER_RECV nt_enter_p2p
-#define EXIT_RECV nt_exit_counted
-#define ENTER_REDOP_NEW nt_enter_plain
-#define EXIT_REDOP_NEW nt_exit_redop
-#define ENTER_REDOP_END nt_enter_plain
-#define EXIT_REDOP_END nt_exit_plain
-#define ENTER_MEMORY nt_enter_plain
-#define EXIT_MEMORY nt_exit_plain
-
-#define ENTER_WINDOW nt_enter_plain
-#define EXIT_WINDOW nt_exit_counted
-#define ENTER_RMA nt_enter_rma
-#define EXIT_RMA nt_exit_rma
-
-#define ENTER_STREAM_SYNC nt_enter_stream_sync
-#define EXIT_STREAM_SYNC nt_exit_cuda
-#define ENTER_DEVICE_SYNC nt_enter_device_sync
-#define EXIT_DEVICE_SYNC nt_exit_cuda
-#define ENTER_EVENT_SYNC nt_enter_event_sync
-#define EXIT_EVENT_SYNC nt_exit_cuda
-#define ENTER_EVENT_RECORD nt_enter_event_record
-#define EXIT_EVENT_RECORD nt_exit_cuda
-#define ENTER_STREAM_WAIT nt_enter_stream_wait
-#define EXIT_STREAM_WAIT nt_exit_cuda
-#define ENTER_CAPTURE_END nt_enter_capture_end
-#define EXIT_CAPTURE_END nt_exit_capture_end
-#define ENTER_GRAPH_NEW nt_enter_nothing
-#define EXIT_GRAPH_NEW nt_exit_graph_new
-#define ENTER_GRAPH_UPDATE nt_enter_nothing
-#define EXIT_GRAPH_UPDATE nt_exit_graph_update
-#define ENTER_GRAPH_PART nt_enter_nothing
-#define EXIT_GRAPH_PART nt_exit_graph_part
-#define ENTER_GRAPH_END nt_enter_nothing
-#define EXIT_GRAPH_END nt_exit_graph_end
-#define ENTER_GRAPH_LAUNCH nt_enter_graph_launch
-#define EXIT_GRAPH_LAUNCH nt_exit_graph_launch
-
-#define STRIP(...) __VA_ARGS__
-
-enum { CUDA_ERROR_UNKNOWN = 999 };
-
-#define ENTER(shape) ENTER_##shape(&call, &args)
-#define EXIT(shape) EXIT_##shape(&call, &args, result)
-
-/* Messages come many at a time: the wrappers of Send and Recv are one piece each. Collectives share their code, which is not
- * in a cache as often. */
-#define IS_MESSAGE(shape) (NT_SHAPE_##shape == NT_SHAPE_SEND || NT_SHAPE_##shape == NT_SHAPE_RECV)
+/* The wrappers of operations are one piece each: what nobody else has the address of lies in registers then. */
 #define IN_LINE_ENTER(shape)                                                                       \
-  if (IS_MESSAGE(shape))                                                                           \
-    nt_p2p_enter(&call, &args);                                                                    \
+  if (nt_shape_is_operation(NT_SHAPE_##shape))                                                     \
+    nt_operation_enter(&call, &args);                                                              \
   else                                                                                             \
     ENTER(shape)
 #define IN_LINE_EXIT(shape)                                                                        \
-  if (IS_MESSAGE(shape))                                                                           \
-    nt_counted_exit(&call, &args, result);                                                         \
+  if (nt_shape_is_operation(NT_SHAPE_##shape))                                                     \
+    nt_operation_exit(&call, &args, result);                                                       \
   else                                                                                             \
     EXIT(shape)
-
-#define BODY(id, as, shape, params, arguments, fields, nothing, begin, enter, exit)                \
-  const struct nt_args args = {STRIP fields};                                                      \
-  struct nt_call call;                                                                             \
-  int(*real) params;                                                                               \
-  nt_call_clear(&call, NT_FN_##as, NT_SHAPE_##shape);                                              \
-  *(void **)(&real) =                                                                              \
-      begin(&call, id, args.comm, __builtin_return_address(0), __builtin_frame_address(0));        \
-  if (NT_UNLIKELY(!real)) {                                                                        \
-    nt_call_refused(&call);                                                                        \
-    call.thread = NULL;                                                                            \
-    if (!call.comm || !call.comm->library)                                                         \
-      *(void **)(&real) = nt_resolve_untraced(id, __builtin_return_address(0));                    \
-    if (!real)                                                                                     \
-      return nothing;                                                                              \
-  }                                                                                                \
-  if (call.thread) {                                                                               \
-    enter(shape);                                                                                  \
-  }                                                                                                \
-  int result = real arguments;                                                                     \
-  if (NT_UNLIKELY(nt_call_is_parents(&call)))                                                      \
-    return result;                                                                                 \
-  if (call.thread) {                                                                               \
-    exit(shape);                                                                                   \
-  }
 
 #define WRAPPER(id, symbol, as, shape, params, arguments, fields, nothing)                         \
   __attribute__((visibility("default"))) NT_CALL_CODE int symbol params;                           \
@@ -145,54 +30,3 @@ enum { CUDA_ERROR_UNKNOWN = 999 };
 #define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields)                               \
   WRAPPER(id, symbol, as, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
 #include "nccl/cuda_api.def"
-
-/* ---- entries ------------------------------------------------------------------------------------ */
-
-/* Whoever has an entry was given it together with its answer. */
-#define BEGIN_ENTRY(call, id, comm, caller, frame)                                                 \
-  (nt_call_begin_entered(call, id, comm, caller, frame, library), library->answer[id])
-
-#define ENTRY(index, id, symbol, as, shape, params, arguments, fields, nothing)                    \
-  static int entry_##index##_##symbol params {                                                     \
-    const struct nt_library *library = &nt_libraries[index];                                       \
-    BODY(id, as, shape, params, arguments, fields, nothing, BEGIN_ENTRY, ENTER, EXIT)              \
-    nt_call_entered_end(&call);                                                                    \
-    return result;                                                                                 \
-  }
-
-#define ENTRIES(...)                                                                               \
-  ENTRY(0, __VA_ARGS__)                                                                            \
-  ENTRY(1, __VA_ARGS__)                                                                            \
-  ENTRY(2, __VA_ARGS__)                                                                            \
-  ENTRY(3, __VA_ARGS__)                                                                            \
-  ENTRY(4, __VA_ARGS__)                                                                            \
-  ENTRY(5, __VA_ARGS__)                                                                            \
-  ENTRY(6, __VA_ARGS__)                                                                            \
-  ENTRY(7, __VA_ARGS__)
-_Static_assert(NT_ENTRY_LIBRARIES == 8, "one ENTRY for each");
-
-#define NT_FN(id, name, shape, params, arguments, fields)                                          \
-  ENTRIES(id, nccl##name, name, shape, params, arguments, fields, ncclInvalidUsage)
-#include "nccl/nccl_api.def"
-#define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields)                               \
-  ENTRIES(id, symbol, as, shape, params, arguments, fields, CUDA_ERROR_UNKNOWN)
-#include "nccl/cuda_api.def"
-
-#define ENTRY_ROW(id, symbol)                                                                      \
-  [id] = {                                                                                         \
-      (void *)entry_0_##symbol, (void *)entry_1_##symbol, (void *)entry_2_##symbol,                \
-      (void *)entry_3_##symbol, (void *)entry_4_##symbol, (void *)entry_5_##symbol,                \
-      (void *)entry_6_##symbol, (void *)entry_7_##symbol,                                          \
-  },
-
-static void *const entries[NT_FN_LIMIT][NT_ENTRY_LIBRARIES] = {
-#define NT_FN(id, name, shape, params, arguments, fields) ENTRY_ROW(id, nccl##name)
-#include "nccl/nccl_api.def"
-#define NT_CUDA_FN(id, symbol, as, shape, params, arguments, fields) ENTRY_ROW(id, symbol)
-#include "nccl/cuda_api.def"
-};
-
-void *nt_entry(const struct nt_library *library, unsigned fn) {
-  return fn < NT_FN_LIMIT && library->index < NT_ENTRY_LIBRARIES ? entries[fn][library->index]
-                                                                 : NULL;
-}
