@@ -2,7 +2,7 @@
 /*
  * Functions to be given to those who look NCCL's up by name: each belongs to one library, and calls just that one.
  *
- * A wrapper (wrap.c) finds out from its caller which copy is meant; an entry knows.
+ * A wrapper (wrap.h) finds out from its caller which copy is meant; an entry knows.
  */
 #ifndef NT_ENTRIES_H
 #define NT_ENTRIES_H
