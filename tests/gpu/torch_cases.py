@@ -21,6 +21,7 @@ JOB = HERE / "torch_job.py"
 LIMIT_S = 90        # for one case until its verdict
 SETTLED_S = 20      # a wrong verdict that has not changed for so long will not change
 DUMP_S = 20         # for a dump that is to come by itself
+ARRIVE_S = 60       # for a rank to come to where it stays: ending a communicator takes long on a GPU that others keep busy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +136,14 @@ def of_culprit(seen: dict, case: Case) -> str:
                       [line for line in first.get("evidence", []) if line.startswith(f"rank {case.culprit} ")])
 
 
+def stands_instead(first: dict, case: Case) -> str:
+    """Where the report has the culprit, and what it says of its latest call."""
+    for item in first.get("culprits", []):
+        if item.get("rank") == case.culprit:
+            return json.dumps({key: item[key] for key in ("state", "last", "now", "stack") if key in item})[:300]
+    return "nothing"
+
+
 def shortcomings(seen: dict, case: Case, dumped: bool) -> list:
     """What the verdict lacks."""
     first, wrong = first_of(seen), []
@@ -151,7 +160,7 @@ def shortcomings(seen: dict, case: Case, dumped: bool) -> list:
     if dumped:
         function, line = case.stands
         if function not in about:
-            wrong.append(f"after the dump {function} is not named")
+            wrong.append(f"after the dump {function} is not named, but {stands_instead(first, case)}")
         if line and not is_named(about, place(line)):
             wrong.append(f"after the dump {place(line)} ({line}) is not named")
     return wrong
@@ -231,7 +240,7 @@ def check_dump(case: Case, directory: pathlib.Path) -> tuple:
         seen = verdict(directory)
         return seen, shortcomings(seen, case, True)
     # A rank may still be on its way to where it stays, inside the end of a communicator for instance.
-    deadline = time.monotonic() + DUMP_S
+    deadline = time.monotonic() + ARRIVE_S
     while True:
         done = tool("nccltrace", "dump", "--dir", str(directory), seconds=20)
         seen = verdict(directory)
