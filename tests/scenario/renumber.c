@@ -120,10 +120,17 @@ static int change_trace(const char *path) {
   return status;
 }
 
+static int open_area(const char *path, struct nt_area *area) {
+  const int rc = nt_area_open(path, 1, area);
+  return !rc ? 0
+             : fail(path, rc == -NT_ERR_VERSION ? "an area of another version: make scenario"
+                                                : "not an area");
+}
+
 static int change_area(const char *path) {
   struct nt_area area;
-  if (nt_area_open(path, 1, &area) != 0)
-    return fail(path, "not an area");
+  if (open_area(path, &area))
+    return -1;
   area.header->world_rank = renumbered(area.header->world_rank);
   for (uint32_t i = 0; i < NT_PEER_NOTES; i++)
     area.header->peers[i].world_rank = renumbered(area.header->peers[i].world_rank);
@@ -136,8 +143,8 @@ static int adopt(const char *path) {
   struct nt_area area;
   struct stat file;
   char copy[sizeof area.header->file_path];
-  if (nt_area_open(path, 1, &area) != 0)
-    return fail(path, "not an area");
+  if (open_area(path, &area))
+    return -1;
   const char *slash = strrchr(path, '/'), *name = strrchr(area.header->file_path, '/');
   const int length = snprintf(copy, sizeof copy, "%.*s/..%s", slash ? (int)(slash - path) : 1,
                               slash ? path : ".", name ? name : "/");
