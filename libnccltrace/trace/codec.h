@@ -57,7 +57,7 @@ int nt_codec_decode(struct nt_codec *codec, const unsigned char *payload, size_t
                     const unsigned char *index, size_t index_length, uint32_t records,
                     struct nt_batch *out, const char **reason);
 
-/* What some calls of a frame have in common. */
+/* What some sends or receives of a frame have in common. */
 struct nt_call_kind {
   uint64_t count;
   uint32_t comm; /* number, 0 if none */
@@ -68,10 +68,13 @@ struct nt_call_kind {
 };
 typedef int nt_call_kind_fn(const struct nt_call_kind *kind, void *ctx);
 
-/* Only the kinds of call that a frame has, a small part of the work: calls fn for each until it returns other than 0, and
- * returns that. -NT_ERR_CORRUPT. */
+/* Only the kinds of send and receive that a frame has, a small part of the work: calls fn for each until it returns other
+ * than 0, and returns that. -NT_ERR_CORRUPT. */
 int nt_codec_kinds(const unsigned char *payload, size_t length, uint32_t records,
                    nt_call_kind_fn *fn, void *ctx);
+
+/* How many bytes of a payload nt_codec_kinds reads, told by the first `have` of its `length`: more than `have` until these tell. */
+size_t nt_codec_kinds_need(const unsigned char *payload, size_t have, size_t length);
 
 /* Only the runs of an index (malloc, owned by the caller); `records` as above. */
 int nt_codec_runs(const unsigned char *index, size_t index_length, uint32_t records,

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "nccl/nccl_api.h"
 #include "trace/codec_parts.h"
 
 /* Columns with an entry for each call; the others have one where it is needed. */
@@ -179,6 +180,26 @@ static const char *take_head(struct nt_cursor *cursor, uint32_t calls, struct he
                                                                       : "a column has a wrong size";
 }
 
+size_t nt_codec_kinds_need(const unsigned char *payload, size_t have, size_t length) {
+  enum { HEAD = 20, COUNT = 9 };
+  size_t need = HEAD < length ? HEAD : length;
+  if (have < HEAD)
+    return need;
+  const size_t heads = HEAD + (size_t)payload[COUNT] * NT_COLUMN_HEAD;
+  size_t end = need = heads < length ? heads : length;
+  for (size_t at = HEAD; have >= heads && at < heads; at += NT_COLUMN_HEAD) {
+    const unsigned char *head = payload + at;
+    end += (size_t)head[1] * nt_get_u32(head + 4);
+    if (head[0] >= NT_COLUMN_T_FN && head[0] < NT_COLUMN_T_LIMIT)
+      need = end < length ? end : length;
+  }
+  return need;
+}
+
+static bool is_message(uint8_t fn) {
+  return nt_fn_shape(fn) == NT_SHAPE_SEND || nt_fn_shape(fn) == NT_SHAPE_RECV;
+}
+
 int nt_codec_kinds(const unsigned char *payload, size_t length, uint32_t records,
                    nt_call_kind_fn *fn, void *ctx) {
   struct nt_cursor cursor = {payload, length, false};
@@ -187,6 +208,10 @@ int nt_codec_kinds(const unsigned char *payload, size_t length, uint32_t records
   int rc = take_head(&cursor, records, &head, &columns) ? -NT_ERR_CORRUPT : 0;
   for (uint32_t i = 0; !rc && i < head.templates; i++) {
     struct nt_template what;
+    const uint64_t id =
+        columns.planes[NT_COLUMN_T_FN] ? nt_columns_at(&columns, NT_COLUMN_T_FN, i) : 0;
+    if (!is_message((uint8_t)id))
+      continue;
     decode_template(&columns, i, &what);
     const struct nt_call_kind kind = {.count = what.count,
                                       .comm = what.comm,

@@ -189,9 +189,11 @@ static int write_calls(const struct nt_digest *digest, const struct nt_batch *ba
     frame.last = enter > frame.last ? enter : frame.last;
   }
   int rc = nt_codec_encode(digest->codec, batch, SHIFT, &payload, &index);
-  if (!rc)
+  if (!rc) {
+    frame.front = (uint32_t)nt_codec_kinds_need(payload.data, payload.length, payload.length);
     rc = nt_frame_write(digest->packer, &frame, index.data, index.length, payload.data,
                         payload.length, out);
+  }
   free(payload.data);
   free(index.data);
   return rc;

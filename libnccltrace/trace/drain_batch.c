@@ -132,9 +132,11 @@ static int make_frames(struct nt_drain *drain, struct nt_buffer *out) {
   int rc = nt_drain_define(drain, out);
   if (!rc)
     rc = nt_codec_encode(drain->codec, &drain->batch, shift, &payload, &index);
-  if (!rc)
+  if (!rc) {
+    frame.front = (uint32_t)nt_codec_kinds_need(payload.data, payload.length, payload.length);
     rc = nt_frame_write(drain->packer, &frame, index.data, index.length, payload.data,
                         payload.length, out);
+  }
   free(payload.data);
   free(index.data);
   return rc;

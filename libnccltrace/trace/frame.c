@@ -82,6 +82,25 @@ static void put_header(unsigned char *at, const struct nt_frame *frame) {
   nt_put_u64(at + NT_FRAME_HEADER_CHECKSUM, XXH64(at, NT_FRAME_HEADER_CHECKSUM, 0));
 }
 
+/* One zstd frame; the first `front` bytes are blocks of their own. Returns its length, or an error of zstd's. */
+static size_t pack(struct nt_packer *packer, unsigned char *room, size_t size,
+                   const unsigned char *payload, size_t length, size_t front) {
+  if (!front || front >= length)
+    return ZSTD_compressCCtx(packer->zstd, room, size, payload, length, packer->level);
+  ZSTD_inBuffer in = {payload, front, 0};
+  ZSTD_outBuffer out = {room, size, 0};
+  ZSTD_CCtx_reset(packer->zstd, ZSTD_reset_session_only);
+  ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_compressionLevel, packer->level);
+  ZSTD_CCtx_setPledgedSrcSize(packer->zstd, length);
+  size_t left = ZSTD_compressStream2(packer->zstd, &out, &in, ZSTD_e_flush);
+  in.size = length;
+  if (!left)
+    left = ZSTD_compressStream2(packer->zstd, &out, &in, ZSTD_e_end);
+  if (ZSTD_isError(left))
+    return left;
+  return left ? size : out.pos; /* what does not fit is no gain either */
+}
+
 int nt_frame_write(struct nt_packer *packer, struct nt_frame *frame, const unsigned char *index,
                    size_t index_length, const unsigned char *payload, size_t length,
                    struct nt_buffer *out) {
@@ -94,8 +113,7 @@ int nt_frame_write(struct nt_packer *packer, struct nt_frame *frame, const unsig
   if (!room)
     return -NT_ERR_MEMORY;
   int rc = -NT_ERR_SPACE;
-  const size_t packed =
-      ZSTD_compressCCtx(packer->zstd, room, bound, payload, length, packer->level);
+  const size_t packed = pack(packer, room, bound, payload, length, frame->front);
   const bool use_packed = !ZSTD_isError(packed) && packed < length;
   frame->flags = use_packed ? NT_FRAME_PACKED : 0;
   frame->index = (uint32_t)index_length;
@@ -158,6 +176,9 @@ int nt_frame_parse(const unsigned char *at, size_t left, struct nt_frame *out) {
 
 struct nt_unpacker {
   ZSTD_DCtx *zstd;
+  const unsigned char *next; /* of the frame that is unpacked piece by piece */
+  size_t left, block;        /* block: of these the bytes that zstd wants next */
+  bool packed;
 };
 
 struct nt_unpacker *nt_unpacker_new(void) {
@@ -213,6 +234,44 @@ int nt_frame_unpack_with(struct nt_unpacker *unpacker, const struct nt_frame *fr
     return -NT_ERR_CORRUPT;
   }
   *out = room;
+  return 0;
+}
+
+int nt_frame_unpack_begin(struct nt_unpacker *unpacker, const struct nt_frame *frame,
+                          const unsigned char *stored) {
+  if (!nt_frame_is_whole(frame, stored) || frame->index > frame->stored)
+    return -NT_ERR_CORRUPT;
+  unpacker->next = stored + frame->index;
+  unpacker->left = frame->stored - frame->index;
+  unpacker->packed = frame->flags & NT_FRAME_PACKED;
+  unpacker->block = ZSTD_initDStream(unpacker->zstd);
+  return ZSTD_isError(unpacker->block) ? -NT_ERR_MEMORY : 0;
+}
+
+/* zstd goes on to the next block as long as it has the bytes: it is given those of one. */
+static int unpack_blocks(struct nt_unpacker *unpacker, unsigned char *out, size_t length) {
+  ZSTD_outBuffer to = {out, length, 0};
+  while (to.pos < length) {
+    const size_t given = unpacker->block < unpacker->left ? unpacker->block : unpacker->left;
+    const size_t before = to.pos;
+    ZSTD_inBuffer from = {unpacker->next, given, 0};
+    unpacker->block = ZSTD_decompressStream(unpacker->zstd, &to, &from);
+    if (ZSTD_isError(unpacker->block) || (!from.pos && to.pos == before))
+      return -NT_ERR_CORRUPT;
+    unpacker->next += from.pos;
+    unpacker->left -= from.pos;
+  }
+  return 0;
+}
+
+int nt_frame_unpack_next(struct nt_unpacker *unpacker, unsigned char *out, size_t length) {
+  if (unpacker->packed)
+    return unpack_blocks(unpacker, out, length);
+  if (length > unpacker->left)
+    return -NT_ERR_CORRUPT;
+  memcpy(out, unpacker->next, length);
+  unpacker->next += length;
+  unpacker->left -= length;
   return 0;
 }
 

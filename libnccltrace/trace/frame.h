@@ -18,6 +18,8 @@ struct nt_frame {
   uint32_t records;     /* calls or entries */
   uint64_t first, last; /* ticks of the first and the last call */
   uint64_t checksum;
+  uint32_t
+      front; /* nt_frame_write: so many bytes of the payload can be unpacked alone; not in the header */
 };
 
 /* Bytes from one frame's start to the next one's. */
@@ -58,6 +60,11 @@ struct nt_unpacker *nt_unpacker_new(void);
 void nt_unpacker_free(struct nt_unpacker *unpacker);
 int nt_frame_unpack_with(struct nt_unpacker *unpacker, const struct nt_frame *frame,
                          const unsigned char *stored, unsigned char **out);
+/* The payload's bytes from the first on: whole blocks of zstd are unpacked, and no more of them than were asked for. One frame at
+ * a time; `stored` must stay. nt_frame_unpack_next gives the next `length` bytes. NT_ERR_CORRUPT. */
+int nt_frame_unpack_begin(struct nt_unpacker *unpacker, const struct nt_frame *frame,
+                          const unsigned char *stored);
+int nt_frame_unpack_next(struct nt_unpacker *unpacker, unsigned char *out, size_t length);
 
 /* Appends an entry; the returned `length` zeroed bytes are the caller's to fill. NULL: buffer failed. */
 unsigned char *nt_entry_add(struct nt_buffer *buffer, uint16_t kind, uint32_t length);

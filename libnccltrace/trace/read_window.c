@@ -180,24 +180,40 @@ struct kinds {
   struct nt_unpacker *unpacker;
   nt_call_kind_fn *fn;
   void *ctx;
+  unsigned char *payload; /* of the frame that is looked at: its front */
+  size_t room;
   bool damaged;
 };
+
+/* As much of the payload as tells the kinds of call. */
+static int unpack_front(struct kinds *kinds, const struct nt_frame *frame,
+                        const unsigned char *stored) {
+  if (frame->raw > kinds->room) {
+    unsigned char *grown = realloc(kinds->payload, frame->raw);
+    if (!grown)
+      return -NT_ERR_MEMORY;
+    kinds->payload = grown;
+    kinds->room = frame->raw;
+  }
+  int rc = nt_frame_unpack_begin(kinds->unpacker, frame, stored);
+  size_t have = 0, need;
+  while (!rc && (need = nt_codec_kinds_need(kinds->payload, have, frame->raw)) > have) {
+    rc = nt_frame_unpack_next(kinds->unpacker, kinds->payload + have, need - have);
+    have = need;
+  }
+  return rc;
+}
 
 static int list_kinds(const struct nt_frame *frame, const unsigned char *stored, uint64_t offset,
                       void *ctx) {
   struct kinds *kinds = ctx;
-  unsigned char *payload;
   (void)offset;
   if (frame->type != NT_FRAME_CALLS)
     return 0;
-  int rc = frame->version == NT_CODEC_VERSION
-               ? nt_frame_unpack_with(kinds->unpacker, frame, stored, &payload)
-               : -NT_ERR_CORRUPT;
-  if (rc)
-    return rc;
-  rc = nt_codec_kinds(payload, frame->raw, frame->records, kinds->fn, kinds->ctx);
-  free(payload);
-  return rc;
+  const int rc =
+      frame->version == NT_CODEC_VERSION ? unpack_front(kinds, frame, stored) : -NT_ERR_CORRUPT;
+  return rc ? rc
+            : nt_codec_kinds(kinds->payload, frame->raw, frame->records, kinds->fn, kinds->ctx);
 }
 
 static void note_damage(void *ctx, uint64_t offset, const char *reason) {
@@ -215,5 +231,6 @@ int nt_trace_kinds(struct nt_trace *trace, nt_call_kind_fn *fn, void *ctx) {
     rc = nt_read_file_before(trace, window->segments[0].epoch, list_kinds, &kinds, &damage);
   if (!rc)
     rc = nt_window_walk(window, list_kinds, &kinds, false, &damage);
+  free(kinds.payload);
   return !rc && kinds.damaged ? -NT_ERR_CORRUPT : rc;
 }

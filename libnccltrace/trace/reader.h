@@ -171,7 +171,7 @@ int64_t nt_trace_calls(struct nt_trace *trace, const struct nt_call **out, struc
 bool nt_trace_is_cut(const struct nt_trace *trace);
 /* Of these the device had not finished some, or what was read is damaged: a wider window is needed. */
 bool nt_trace_is_short(const struct nt_trace *trace);
-/* Every kind of call in the file, those in front of the window included, perhaps several times: calls fn until it returns
+/* Every kind of send and receive in the file, those in front of the window included, perhaps several times: calls fn until it returns
  * other than 0, and returns that. -NT_ERR_CORRUPT: a part of the file is damaged. */
 int nt_trace_kinds(struct nt_trace *trace, nt_call_kind_fn *fn, void *ctx);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "nccl/nccl_api.h"
 #include "trace/codec.h"
@@ -288,6 +290,40 @@ static void frames_say_what_is_in_them(void **state) {
   nt_packer_free(packer);
 }
 
+/* Of the second half of what is stored nothing is there. */
+static void the_front_of_a_frame_is_unpacked_without_the_rest(void **state) {
+  (void)state;
+  enum { FRONT = 600, ALL = 6000 };
+  struct nt_packer *packer = nt_packer_new();
+  struct nt_unpacker *unpacker = nt_unpacker_new();
+  unsigned char payload[ALL], back[ALL], *whole;
+  for (uint32_t i = 0; i < ALL; i++)
+    payload[i] = (unsigned char)any(i < FRONT ? 2 : 4);
+  for (uint32_t front = FRONT; front <= ALL; front += ALL - FRONT) {
+    struct nt_buffer out = {0};
+    struct nt_frame frame = {.type = 1, .epoch = 1, .front = front};
+    assert_int_equal(nt_frame_write(packer, &frame, NULL, 0, payload, ALL, &out), 0);
+    const unsigned char *stored = out.data + NT_FRAME_HEADER;
+    assert_int_equal(nt_frame_unpack_with(unpacker, &frame, stored, &whole), 0);
+    assert_memory_equal(whole, payload, ALL);
+    free(whole);
+    frame.stored /= 2;
+    frame.checksum = XXH64(stored, frame.stored, 0);
+    assert_int_equal(nt_frame_unpack_begin(unpacker, &frame, stored), 0);
+    const int found = nt_frame_unpack_next(unpacker, back, 20) ||
+                      nt_frame_unpack_next(unpacker, back + 20, FRONT - 20);
+    assert_int_equal(!found, front == FRONT);
+    if (!found)
+      assert_memory_equal(back, payload, FRONT);
+    assert_int_equal(nt_frame_unpack_next(unpacker, back, ALL - FRONT), -NT_ERR_CORRUPT);
+    frame.checksum++;
+    assert_int_equal(nt_frame_unpack_begin(unpacker, &frame, stored), -NT_ERR_CORRUPT);
+    free(out.data);
+  }
+  nt_unpacker_free(unpacker);
+  nt_packer_free(packer);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_calls_come_back_bit_for_bit),
@@ -300,6 +336,7 @@ int main(void) {
       cmocka_unit_test(events_that_go_round_cost_a_byte),
       cmocka_unit_test(damaged_columns_do_no_harm),
       cmocka_unit_test(frames_say_what_is_in_them),
+      cmocka_unit_test(the_front_of_a_frame_is_unpacked_without_the_rest),
   };
   return cmocka_run_group_tests_name("codec", tests, NULL, NULL);
 }
