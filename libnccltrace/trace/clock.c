@@ -42,15 +42,11 @@ void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out) {
   }
 }
 
-int64_t nt_clock_realtime(uint32_t kind, const struct nt_clock_sync *first,
-                          const struct nt_clock_sync *last, uint64_t ticks) {
-  double rate = 1.0; /* nanoseconds per tick */
-  if (kind == NT_CLOCK_TSC) {
-    if (last->ticks <= first->ticks)
-      return (int64_t)first->realtime_ns;
-    rate =
-        (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
-  }
-  double since = (double)(int64_t)(ticks - last->ticks) * rate;
-  return (int64_t)last->realtime_ns + (int64_t)since;
+double nt_clock_rate(uint32_t kind, const struct nt_clock_sync *first,
+                     const struct nt_clock_sync *last) {
+  if (kind != NT_CLOCK_TSC)
+    return 1.0;
+  if (last->ticks <= first->ticks)
+    return 0;
+  return (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
 }

@@ -42,10 +42,17 @@ static inline uint64_t nt_clock_ticks(enum nt_clock_kind kind) {
 /* One instant read on all three clocks, best of a few tries. */
 void nt_clock_sync(enum nt_clock_kind kind, struct nt_clock_sync *out);
 
-/* CLOCK_REALTIME nanoseconds of `ticks`, on the line through two syncs (which may be equal when only one
- * was taken: then TSC ticks have no known rate and `ticks` maps to first->realtime_ns). A step of the
+/* Nanoseconds of a tick, told by two syncs; 0 if only one was taken: ticks of TSC have no known rate then. */
+double nt_clock_rate(uint32_t kind, const struct nt_clock_sync *first,
+                     const struct nt_clock_sync *last);
+
+/* CLOCK_REALTIME nanoseconds of `ticks`, on the line through two syncs, or of the first where there is no rate. A step of the
  * wall clock between the syncs is ignored: time runs on from `last`'s reading. */
-int64_t nt_clock_realtime(uint32_t kind, const struct nt_clock_sync *first,
-                          const struct nt_clock_sync *last, uint64_t ticks);
+static inline int64_t nt_clock_realtime(double rate, const struct nt_clock_sync *first,
+                                        const struct nt_clock_sync *last, uint64_t ticks) {
+  if (rate <= 0)
+    return (int64_t)first->realtime_ns;
+  return (int64_t)last->realtime_ns + (int64_t)((double)(int64_t)(ticks - last->ticks) * rate);
+}
 
 #endif

@@ -265,7 +265,7 @@ int nt_codec_decode(struct nt_codec *codec, const unsigned char *payload, size_t
     return rc;
   *reason = "out of memory";
   out->call_count = records;
-  out->calls = calloc(records ? records : 1, sizeof *out->calls);
+  out->calls = malloc((records ? records : 1) * sizeof *out->calls);
   if (!out->calls) {
     nt_batch_free(out);
     return -NT_ERR_MEMORY;

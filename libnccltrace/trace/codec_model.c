@@ -53,14 +53,11 @@ void nt_model_thread(struct nt_model *model, uint64_t base) {
   model->end = base;
   model->send = model->recv = 0;
   model->stack = model->group = 0;
-}
-
-static uint32_t next_slot(const struct nt_model *model) {
-  return slot_of((uint64_t)model->t1 << 32 | model->t2, model->t3);
+  model->at = slot_of(0, 0);
 }
 
 uint32_t nt_model_next(const struct nt_model *model) {
-  const uint32_t next = model->next[next_slot(model)];
+  const uint32_t next = model->next[model->at];
   return (next || !model->t1 ? next : model->kept[model->t1 - 1].next) - 1;
 }
 
@@ -139,11 +136,14 @@ static uint32_t own_slot(uint32_t index, const struct nt_trail *trail) {
 
 void nt_model_predict(const struct nt_model *model, uint32_t index, const struct nt_template *what,
                       struct nt_expected *out) {
-  const struct nt_kept *kept = &model->kept[index];
-  out->next = next_slot(model);
+  struct nt_kept *kept = &model->kept[index];
+  if (!kept->seq) {
+    kept->seq = seq_slot(what) + 1;
+    kept->launch = slot_of(what->stream, 0) + 1;
+  }
   out->pair = slot_of(index, model->t1);
-  out->seq = seq_slot(what);
-  out->launch = slot_of(what->stream, 0);
+  out->seq = kept->seq - 1;
+  out->launch = kept->launch - 1;
   out->send_own = own_slot(index, &kept->send);
   out->send_after = slot_of(index, model->send);
   out->stack_after = slot_of(index, model->stack);
@@ -197,11 +197,12 @@ void nt_model_learn(struct nt_model *model, uint32_t index, const struct nt_temp
   kept->stack = model->stack = is->stack;
   model->send = is->send;
   model->recv = is->recv;
-  model->next[expected->next] = index + 1;
+  model->next[model->at] = index + 1;
   if (model->t1)
     model->kept[model->t1 - 1].next = index + 1;
   model->t3 = model->t2;
   model->t2 = model->t1;
   model->t1 = index + 1;
+  model->at = slot_of((uint64_t)model->t1 << 32 | model->t2, model->t3);
   model->end += is->gap + is->duration;
 }

@@ -107,7 +107,8 @@ struct nt_kept {
   struct nt_trail send, recv;
   uint64_t count;
   uint32_t stack;
-  uint32_t next; /* the template that came after it last, index + 1 */
+  uint32_t next;        /* the template that came after it last, index + 1 */
+  uint32_t seq, launch; /* its slots in the tables of the model, + 1; 0: not looked for yet */
 };
 
 struct nt_model {
@@ -115,6 +116,7 @@ struct nt_model {
   uint64_t end;        /* unit in which the thread's last call returned */
   uint64_t send, recv; /* of the thread's last call */
   uint32_t stack, group;
+  uint32_t at;                     /* slot of (t1, t2, t3) */
   uint32_t next[NT_MODEL_SLOTS];   /* by (t1, t2, t3): index + 1 */
   uint32_t seq[NT_MODEL_SLOTS];    /* by (communicator, class, peer or function) */
   uint32_t launch[NT_MODEL_SLOTS]; /* by stream */
@@ -145,7 +147,7 @@ struct nt_call_values {
 /* What is expected of a call, and the slots that it was taken from. */
 struct nt_expected {
   struct nt_call_values call;
-  uint32_t next, pair, seq, launch, send_own, send_after, recv_own, recv_after, stack_after;
+  uint32_t pair, seq, launch, send_own, send_after, recv_own, recv_after, stack_after;
 };
 
 /* Forgets everything; the model can then hold `templates` templates. -NT_ERR_MEMORY. */

@@ -62,6 +62,7 @@ struct nt_trace {
   char file_path[1024], area_path[512], writer[64];
   struct nt_area_copy area;
   struct nt_facts facts;
+  double rate;                 /* nt_clock_rate, once all is taken */
   struct nt_trace_comm *comms; /* by number */
   size_t comm_count;
   char *evidence;

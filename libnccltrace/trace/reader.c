@@ -53,14 +53,10 @@ struct nt_damage nt_warn_of_damage(struct nt_trace *trace) {
 int64_t nt_read_time(const struct nt_trace *trace, uint64_t ticks) {
   const struct nt_clock_sync *first = &trace->facts.clock_first, *last = &trace->facts.clock_last;
   const double limit = 4e18; /* nanoseconds: 126 years, and two of them fit in 63 bits */
-  double rate = 1;
-  if (trace->identity.clock_kind == NT_CLOCK_TSC && last->ticks > first->ticks)
-    rate =
-        (double)(last->monotonic_ns - first->monotonic_ns) / (double)(last->ticks - first->ticks);
-  const double since = (double)(int64_t)(ticks - last->ticks) * rate;
+  const double since = (double)(int64_t)(ticks - last->ticks) * trace->rate;
   if (last->realtime_ns > (uint64_t)limit || since > limit || since < -limit)
     return first->realtime_ns > (uint64_t)limit ? 0 : (int64_t)first->realtime_ns;
-  return nt_clock_realtime(trace->identity.clock_kind, first, last, ticks);
+  return nt_clock_realtime(trace->rate, first, last, ticks);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */
@@ -204,6 +200,8 @@ static int read_parts(struct nt_trace *trace, const char *path, unsigned flags,
     trace->facts.clock_first = trace->identity.clock_first;
   if (trace->facts.clock_last.ticks < trace->facts.clock_first.ticks)
     trace->facts.clock_last = trace->facts.clock_first;
+  trace->rate = nt_clock_rate(trace->identity.clock_kind, &trace->facts.clock_first,
+                              &trace->facts.clock_last);
   nt_finish_marks(trace);
   rc = nt_finish_dumps(trace);
   if (!rc)
