@@ -27,7 +27,7 @@ static uint32_t slot_of(uint64_t a, uint64_t b) {
 int nt_model_reset(struct nt_model *model, uint32_t templates) {
   memset(model, 0, offsetof(struct nt_model, turn));
   if (++model->turn == 0) {
-    memset(model->gap, 0, offsetof(struct nt_model, kept) - offsetof(struct nt_model, gap));
+    memset(model->pairs, 0, offsetof(struct nt_model, kept) - offsetof(struct nt_model, pairs));
     model->turn = 1;
   }
   if (templates > model->room || !model->kept) {
@@ -70,17 +70,21 @@ static uint32_t seq_slot(const struct nt_template *what) {
   return slot_of(what->comm, key);
 }
 
-static uint64_t mean_value(const struct nt_model *model, const struct nt_mean *mean) {
-  return mean->turn == model->turn ? (uint64_t)(mean->sum >> 4) : 0;
+/* 16 times the value, within bounds. */
+static int64_t sixteenths(uint64_t value) {
+  const int64_t bound = INT64_C(1) << 40, x = (int64_t)value;
+  return 16 * (x > bound ? bound : x < -bound ? -bound : x);
 }
 
-static void mean_learn(const struct nt_model *model, struct nt_mean *mean, uint64_t value) {
-  const int64_t bound = INT64_C(1) << 40;
-  int64_t x = (int64_t)value;
-  x = x > bound ? bound : x < -bound ? -bound : x;
-  x *= 16;
-  mean->sum = mean->turn == model->turn ? mean->sum + ((x - mean->sum) >> 2) : x;
-  mean->turn = model->turn;
+static void pair_learn(const struct nt_model *model, struct nt_pair *pair,
+                       const struct nt_call_values *is) {
+  const int64_t gap = sixteenths(is->gap), duration = sixteenths(is->duration);
+  if (pair->turn != model->turn) {
+    *pair = (struct nt_pair){.gap = gap, .duration = duration, .turn = model->turn};
+    return;
+  }
+  pair->gap += (gap - pair->gap) >> 2;
+  pair->duration += (duration - pair->duration) >> 2;
 }
 
 static void guess_learn(const struct nt_model *model, struct nt_guess *guess, uint64_t value) {
@@ -147,14 +151,16 @@ void nt_model_predict(const struct nt_model *model, uint32_t index, const struct
   out->send_own = own_slot(index, &kept->send);
   out->send_after = slot_of(index, model->send);
   out->stack_after = slot_of(index, model->stack);
+  const struct nt_pair *pair = &model->pairs[out->pair];
+  const bool known = pair->turn == model->turn;
   const struct nt_guess *stack = &model->stack_after[out->stack_after];
   out->call = (struct nt_call_values){
-      .gap = mean_value(model, &model->gap[out->pair]),
-      .duration = mean_value(model, &model->duration[out->pair]),
+      .gap = known ? (uint64_t)(pair->gap >> 4) : 0,
+      .duration = known ? (uint64_t)(pair->duration >> 4) : 0,
       .count = kept->count,
       .seq = model->seq[out->seq] + 1,
       .launch = model->launch[out->launch] + 1,
-      .group = what->in_group ? model->group + model->step[out->pair] : 0,
+      .group = what->in_group ? model->group + (known ? pair->step : 0) : 0,
       .send = trail_value(model, &kept->send, &model->send_own[out->send_own],
                           &model->send_after[out->send_after]),
       .stack = stack->turn == model->turn ? (uint32_t)stack->value : kept->stack,
@@ -176,12 +182,11 @@ void nt_model_predict_recv(const struct nt_model *model, uint32_t index,
 void nt_model_learn(struct nt_model *model, uint32_t index, const struct nt_template *what,
                     const struct nt_call_values *is, const struct nt_expected *expected) {
   struct nt_kept *kept = &model->kept[index];
-  mean_learn(model, &model->gap[expected->pair], is->gap);
-  mean_learn(model, &model->duration[expected->pair], is->duration);
+  pair_learn(model, &model->pairs[expected->pair], is);
   model->seq[expected->seq] = is->seq;
   model->launch[expected->launch] = is->launch;
   if (what->in_group) {
-    model->step[expected->pair] = is->group - model->group;
+    model->pairs[expected->pair].step = is->group - model->group;
     model->group = is->group;
   }
   guess_learn(model, &model->send_own[expected->send_own], is->send);

@@ -78,10 +78,11 @@ enum nt_missed {
 #define NT_MODEL_RECENT 8
 #define NT_MODEL_HANDLES 128
 
-/* A running mean in sixteenths. `turn` of another turn than the model's: nothing seen yet. */
-struct nt_mean {
-  int64_t sum;
-  uint64_t turn;
+/* What followed what: running means in sixteenths and how the group number moves. `turn` of another turn than the model's:
+ * nothing seen yet. They lie together: each call needs all of one, which is seldom in a cache. */
+struct nt_pair {
+  int64_t gap, duration;
+  uint32_t turn, step;
 };
 
 /* What came last in this place, and how often that was right. */
@@ -120,13 +121,11 @@ struct nt_model {
   uint32_t next[NT_MODEL_SLOTS];   /* by (t1, t2, t3): index + 1 */
   uint32_t seq[NT_MODEL_SLOTS];    /* by (communicator, class, peer or function) */
   uint32_t launch[NT_MODEL_SLOTS]; /* by stream */
-  uint32_t step[NT_MODEL_SLOTS];   /* by (template, t1): how the group number moves */
   uint64_t
       handles[NT_MODEL_HANDLES]; /* the latest different recvs of calls without a communicator */
   /* What is above is zeroed for a new turn, what is below is forgotten by its number: it is large. */
   uint32_t turn;
-  struct nt_mean gap[NT_MODEL_SLOTS];         /* by (template, t1) */
-  struct nt_mean duration[NT_MODEL_SLOTS];    /* by (template, t1) */
+  struct nt_pair pairs[NT_MODEL_SLOTS];       /* by (template, t1) */
   struct nt_guess send_own[NT_MODEL_SLOTS];   /* by the template's last two sends */
   struct nt_guess send_after[NT_MODEL_SLOTS]; /* by (template, send of the call before) */
   struct nt_guess recv_own[NT_MODEL_SLOTS];

@@ -37,12 +37,20 @@ static int count_frame(const struct nt_frame *frame, const unsigned char *stored
   return 0;
 }
 
+static void note_damage(void *ctx, uint64_t offset, const char *reason) {
+  (void)offset;
+  (void)reason;
+  *(bool *)ctx = true;
+}
+
 int nt_window_add(struct nt_trace *trace, struct nt_segment *segment, bool earlier, bool *enough) {
   struct nt_window *window = &trace->window;
   struct count count = {0};
+  bool damaged = false;
+  const struct nt_damage damage = {note_damage, &damaged};
   struct nt_segment *grown =
       realloc(window->segments, (window->segment_count + 1) * sizeof *window->segments);
-  int rc = grown ? nt_segment_walk(segment, count_frame, &count, NULL) : -NT_ERR_MEMORY;
+  int rc = grown ? nt_segment_walk(segment, count_frame, &count, &damage) : -NT_ERR_MEMORY;
   if (grown)
     window->segments = grown;
   if (rc) {
@@ -52,6 +60,7 @@ int nt_window_add(struct nt_trace *trace, struct nt_segment *segment, bool earli
   }
   memmove(grown + 1, grown, window->segment_count++ * sizeof *grown);
   grown[0] = *segment;
+  grown[0].checked = !damaged;
   size_t first = count.used;
   while (first > 0 && window->records < trace->room->window)
     window->records += count.frames[--first].records;
@@ -216,15 +225,9 @@ static int list_kinds(const struct nt_frame *frame, const unsigned char *stored,
             : nt_codec_kinds(kinds->payload, frame->raw, frame->records, kinds->fn, kinds->ctx);
 }
 
-static void note_damage(void *ctx, uint64_t offset, const char *reason) {
-  (void)offset;
-  (void)reason;
-  ((struct kinds *)ctx)->damaged = true;
-}
-
 int nt_trace_kinds(struct nt_trace *trace, nt_call_kind_fn *fn, void *ctx) {
   struct kinds kinds = {.unpacker = trace->room->unpacker, .fn = fn, .ctx = ctx};
-  const struct nt_damage damage = {note_damage, &kinds};
+  const struct nt_damage damage = {note_damage, &kinds.damaged};
   const struct nt_window *window = &trace->window;
   int rc = 0;
   if (window->older)

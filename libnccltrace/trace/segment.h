@@ -13,6 +13,7 @@ struct nt_segment {
   uint64_t offset; /* in the file */
   uint64_t epoch;  /* 0: never written, or its first frame is damaged beyond finding another */
   uint64_t begin;  /* where a walk begins, 0 unless the caller knows a frame's place */
+  bool checked;    /* the sums of all its frames are right: they are not computed again */
 };
 
 /* Loads segment `i`. A file that ends early gives a shorter, perhaps empty, segment. NT_ERR_IO,

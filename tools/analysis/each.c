@@ -7,7 +7,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-enum { THREADS_MAX = 16, MANY = 512, AT_ONCE = 64 };
+/* A thread takes some 30 us to start: as long as a few communicators of a large job, or some tens of its ranks. */
+enum { THREADS_MAX = 16, MANY = 128, AT_ONCE = 8 };
 
 struct work {
   uint32_t count;

@@ -3,11 +3,13 @@
  * Both sides of every message, sorted by queue and position.
  *
  * There are millions of messages and few queues, and each side of a queue comes in order already: the queues are
- * counted and sorted, each end goes to its queue's place at once, and what is left is to merge two runs.
+ * counted and sorted, each end goes to its queue's place at once, and what is left is to merge two runs. The calls of
+ * a rank are looked through by whichever processor is free.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/each.h"
 #include "analysis/p2p_ends.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
@@ -104,14 +106,41 @@ static struct queue key_of(const struct nt_p2p_end *end) {
                         .signal = end->signal};
 }
 
-static int count_ends(const struct nt_job *job, struct queues *queues) {
+/* The ends of one rank, in the order of its calls. */
+struct rank_ends {
+  struct nt_p2p_end *list;
+  uint32_t count;
+};
+
+struct gather {
+  const struct nt_job *job;
+  struct rank_ends *ranks;
+};
+
+static int gather_rank(void *ctx, uint32_t r) {
+  struct gather *gather = ctx;
+  const struct nt_model_rank *rank = &gather->job->model->ranks[r];
+  struct rank_ends *out = &gather->ranks[r];
+  uint32_t count = 0;
+  if (!nt_model_may_have(rank, NT_SHAPE_SEND) && !nt_model_may_have(rank, NT_SHAPE_RECV) &&
+      !nt_model_may_have(rank, NT_SHAPE_RMA))
+    return 0;
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    count += is_message(gather->job, r, &rank->calls[i]);
+  out->list = count ? malloc(count * sizeof *out->list) : NULL;
+  if (count && !out->list)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < rank->call_count && out->count < count; i++)
+    if (is_message(gather->job, r, &rank->calls[i]))
+      out->list[out->count++] = end_of(gather->job, r, i);
+  return 0;
+}
+
+static int count_ends(const struct gather *gather, struct queues *queues) {
   int status = rehash(queues, 1024);
-  for (uint32_t r = 0; r < job->model->rank_count && !status; r++)
-    for (uint32_t i = 0; i < job->model->ranks[r].call_count && !status; i++) {
-      if (!is_message(job, r, &job->model->ranks[r].calls[i]))
-        continue;
-      const struct nt_p2p_end end = end_of(job, r, i);
-      struct queue key = key_of(&end);
+  for (uint32_t r = 0; r < gather->job->model->rank_count && !status; r++)
+    for (uint32_t i = 0; i < gather->ranks[r].count && !status; i++) {
+      struct queue key = key_of(&gather->ranks[r].list[i]);
       key.count = 1;
       const uint32_t slot = slot_of(queues, &key);
       if (queues->slots[slot])
@@ -122,16 +151,17 @@ static int count_ends(const struct nt_job *job, struct queues *queues) {
   return status;
 }
 
-static void place_ends(const struct nt_job *job, struct queues *queues, struct nt_p2p_end *ends) {
-  for (uint32_t r = 0; r < job->model->rank_count; r++)
-    for (uint32_t i = 0; i < job->model->ranks[r].call_count; i++) {
-      if (!is_message(job, r, &job->model->ranks[r].calls[i]))
-        continue;
-      const struct nt_p2p_end end = end_of(job, r, i);
-      const struct queue key = key_of(&end);
+static void place_ends(const struct gather *gather, struct queues *queues,
+                       struct nt_p2p_end *ends) {
+  for (uint32_t r = 0; r < gather->job->model->rank_count; r++) {
+    for (uint32_t i = 0; i < gather->ranks[r].count; i++) {
+      const struct queue key = key_of(&gather->ranks[r].list[i]);
       struct queue *queue = &queues->list[queues->slots[slot_of(queues, &key)] - 1];
-      ends[queue->first + queue->count++] = end;
+      ends[queue->first + queue->count++] = gather->ranks[r].list[i];
     }
+    free(gather->ranks[r].list); /* all of a large job's would be as much again */
+    gather->ranks[r].list = NULL;
+  }
 }
 
 /* ---- order --------------------------------------------------------------------------------------- */
@@ -179,11 +209,25 @@ static void sort_queue(struct nt_p2p_end *ends, uint32_t count, struct nt_p2p_en
     ends[to++] = b == count || by_position(&spare[a], &ends[b]) <= 0 ? spare[a++] : ends[b++];
 }
 
+static int gather_all(const struct nt_job *job, struct gather *gather) {
+  *gather = (struct gather){job, calloc((size_t)job->model->rank_count + 1, sizeof *gather->ranks)};
+  return gather->ranks ? nt_each(job->model->rank_count, gather_rank, gather) : -NT_ERR_MEMORY;
+}
+
+static void free_gather(struct gather *gather) {
+  for (uint32_t r = 0; gather->ranks && r < gather->job->model->rank_count; r++)
+    free(gather->ranks[r].list);
+  free(gather->ranks);
+}
+
 int nt_p2p_list_ends(const struct nt_job *job, struct nt_p2p_end **ends, uint32_t *count) {
   struct queues queues = {0};
+  struct gather gather;
   struct nt_p2p_end *spare = NULL;
   uint32_t total = 0, longest = 0;
-  int status = count_ends(job, &queues);
+  int status = gather_all(job, &gather);
+  if (!status)
+    status = count_ends(&gather, &queues);
   if (queues.count)
     qsort(queues.list, queues.count, sizeof *queues.list, by_queue);
   if (!status)
@@ -201,11 +245,12 @@ int nt_p2p_list_ends(const struct nt_job *job, struct nt_p2p_end **ends, uint32_
     status = -NT_ERR_MEMORY;
   if (!status) {
     *count = total;
-    place_ends(job, &queues, *ends);
+    place_ends(&gather, &queues, *ends);
     for (uint32_t i = 0; i < queues.count; i++)
       sort_queue(*ends + queues.list[i].first, queues.list[i].count, spare);
   }
   free(spare);
+  free_gather(&gather);
   free(queues.list);
   free(queues.slots);
   return status;

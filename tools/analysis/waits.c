@@ -426,11 +426,14 @@ static bool release_teardowns(struct nt_waits *waits) {
 int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
                   const struct nt_p2p *p2p, const struct nt_creations *creations,
                   const struct nt_divergence *divergences, struct nt_waits *out) {
-  struct nt_finder f = {job, freeze, out};
+  struct nt_finder f = {.job = job, .freeze = freeze, .out = out};
   memset(out, 0, sizeof *out);
-  int status = nt_replays_find(job, &out->replays);
+  struct nt_unfinished *unfinished = nt_stuck_unfinished(&f);
+  f.unfinished = unfinished;
+  int status = unfinished ? nt_replays_find(job, &out->replays) : -NT_ERR_MEMORY;
   if (!status)
     status = list_stuck(&f, p2p, creations, divergences);
+  free(unfinished);
   for (uint32_t i = 0; i < out->count; i++)
     out->list[i].excused = out->list[i].moving;
   if (!status)

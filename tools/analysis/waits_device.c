@@ -6,6 +6,9 @@
  * stream, behind another operation of NCCL, or behind other work, and only what the marks tell is believed:
  * an operation whose progress nobody saw is not listed here.
  */
+#include <stdlib.h>
+
+#include "analysis/each.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
@@ -221,16 +224,37 @@ static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
   return 0;
 }
 
-int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
-  const struct nt_joint *joint = &f->job->joints[index];
-  uint32_t low = UINT32_MAX, position = 0;
-  if (is_over(f, joint) || ended_well(f, joint))
+struct search {
+  const struct nt_finder *f;
+  struct nt_unfinished *out;
+};
+
+static int search_joint(void *ctx, uint32_t index) {
+  const struct search *search = ctx;
+  const struct nt_joint *joint = &search->f->job->joints[index];
+  struct nt_unfinished *out = &search->out[index];
+  *out = (struct nt_unfinished){.low = UINT32_MAX};
+  if (is_over(search->f, joint) || ended_well(search->f, joint))
     return 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
-    uint32_t first = first_outstanding(f->job, &joint->members[i]);
-    low = joint->members[i].called < low ? joint->members[i].called : low;
-    position = first && (!position || first < position) ? first : position;
+    const uint32_t first = first_outstanding(search->f->job, &joint->members[i]);
+    out->low = joint->members[i].called < out->low ? joint->members[i].called : out->low;
+    out->first = first && (!out->first || first < out->first) ? first : out->first;
   }
+  return 0;
+}
+
+struct nt_unfinished *nt_stuck_unfinished(const struct nt_finder *f) {
+  struct nt_unfinished *out = calloc((size_t)f->job->joint_count + 1, sizeof *out);
+  struct search search = {f, out};
+  if (out)
+    (void)nt_each(f->job->joint_count, search_joint, &search);
+  return out;
+}
+
+int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
+  const struct nt_joint *joint = &f->job->joints[index];
+  const uint32_t low = f->unfinished[index].low, position = f->unfinished[index].first;
   if (!position || position > low || divergence->hidden_high || divergence->mixed ||
       (divergence->position && divergence->position <= position))
     return 0;

@@ -14,7 +14,16 @@ struct nt_finder {
   const struct nt_job *job;
   const struct nt_freeze *freeze;
   struct nt_waits *out;
+  const struct nt_unfinished *unfinished; /* by joint */
 };
+
+/* Positions of a joint that is not over. */
+struct nt_unfinished {
+  uint32_t first; /* that is known to be unfinished on some member; 0 if none is */
+  uint32_t low;   /* that all members have called, the last of these */
+};
+/* Of each joint, by all processors: the caller frees it. NULL when there is no memory. */
+struct nt_unfinished *nt_stuck_unfinished(const struct nt_finder *f);
 
 /* Appends an empty one with room for that many ranks in each list; NULL when there is no memory. */
 struct nt_stuck *nt_stuck_add(struct nt_finder *f, enum nt_stuck_kind kind, uint32_t joint,
