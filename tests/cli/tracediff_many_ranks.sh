@@ -58,5 +58,17 @@ sed "s,$traces/rank[0-9]*,FILE,g" "$work/one" >"$work/expected"
 sorted() { sed 's/,$//' "$1" | sort; } # notes come in the order of the files
 [ "$(sorted "$work/many")" = "$(sorted "$work/expected")" ]
 check "the order of the files does not matter" $? "$(diff "$work/expected" "$work/many")"
+
+# Slow enough for a bar: a second passes in front of the verdict. The same with stderr in a file.
+bars() {
+  [ -x /usr/bin/valgrind ] && [ -x /usr/bin/script ] || return 0
+  local command="valgrind -q $tracediff --full $work/job2-4-8-4"
+  TERM=xterm script -qec "$command" "$work/terminal" >/dev/null </dev/null
+  $command >/dev/null 2>"$work/plain"
+  grep -q 'reading \[' "$work/terminal" && grep -q 'judging \[#* *\] *[0-9]* %  [0-9] of 7' "$work/terminal" &&
+    ! grep -q '\[' "$work/plain"
+}
+bars
+check "reading and verdict of a large job have a bar on a terminal, and none elsewhere" $? "$(cat -v "$work/terminal" "$work/plain" | head -20)"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

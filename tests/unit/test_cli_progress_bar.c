@@ -79,6 +79,18 @@ static void a_bar_is_drawn_after_a_second_and_wiped_in_the_end(void **state) {
   close_terminal(&t);
 }
 
+static void a_part_of_work_that_has_lasted_a_second_has_its_bar_at_once(void **state) {
+  (void)state;
+  struct terminal t = open_terminal();
+  struct nt_progress_bar bar;
+  nt_progress_bar_start(&bar, t.file, "judging", 7);
+  nt_progress_bar_since(&bar, bar.start_ns - INT64_C(1000000000));
+  nt_progress_bar_at(&bar, 0);
+  assert_string_equal(drawn(&t), "\rjudging [                              ]   0 %  0 of 7\033[K");
+  nt_progress_bar_end(&bar);
+  close_terminal(&t);
+}
+
 static void what_is_done_within_a_second_leaves_no_trace(void **state) {
   (void)state;
   struct terminal t = open_terminal();
@@ -129,6 +141,7 @@ static void a_terminal_that_cannot_draw_over_a_line_gets_none(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bar_is_drawn_after_a_second_and_wiped_in_the_end),
+      cmocka_unit_test(a_part_of_work_that_has_lasted_a_second_has_its_bar_at_once),
       cmocka_unit_test(what_is_done_within_a_second_leaves_no_trace),
       cmocka_unit_test(no_bar_is_drawn_where_nobody_watches),
       cmocka_unit_test(a_terminal_that_cannot_draw_over_a_line_gets_none),

@@ -221,14 +221,26 @@ static int by_precedence(const void *a, const void *b) {
   return p < q ? -1 : p > q;
 }
 
-static int inquire(struct nt_inquiry *inquiry) {
+struct watch {
+  void (*step)(void *ctx, uint32_t which);
+  void *ctx;
+  uint32_t which;
+};
+
+static int next(struct watch *watch, int status) {
+  if (watch->step && !status)
+    watch->step(watch->ctx, watch->which++);
+  return status;
+}
+
+static int inquire(struct nt_inquiry *inquiry, struct watch *watch) {
   int status = nt_creations_find(inquiry->job, &inquiry->creations);
   if (!status)
     status = nt_creations_complete(inquiry->job, &inquiry->creations);
   if (!status)
     status = nt_waits_find(inquiry->job, inquiry->freeze, &inquiry->p2p, &inquiry->creations,
                            inquiry->divergences, &inquiry->waits);
-  if (!status)
+  if (!next(watch, status))
     status = nt_judge_divergences(inquiry);
   if (!status)
     status = nt_judge_replays(inquiry);
@@ -257,7 +269,7 @@ static int inquire(struct nt_inquiry *inquiry) {
   if (!status)
     status = nt_judge_settings(inquiry);
   nt_say_replays(inquiry);
-  if (!status)
+  if (!next(watch, status))
     status = nt_clocks_find(inquiry->job, &inquiry->clocks);
   if (!status)
     status = nt_judge_slow(inquiry);
@@ -282,19 +294,27 @@ static bool nobody_is_left(const struct nt_model *model) {
 }
 
 int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out) {
+  return nt_verdict_make_watched(model, NULL, NULL, out);
+}
+
+int nt_verdict_make_watched(const struct nt_model *model, void (*step)(void *ctx, uint32_t which),
+                            void *ctx, struct nt_verdict *out) {
   memset(out, 0, sizeof *out);
+  struct watch watch = {step, ctx, 0};
   struct nt_inquiry inquiry = {.verdict = out, .job = &out->job, .freeze = &out->freeze};
   out->freeze = (struct nt_freeze){.ns = INT64_MAX, .rank = NT_NONE};
-  int status = nt_identify(model, &out->job);
+  int status = next(&watch, 0);
+  if (!status)
+    status = nt_identify(model, &out->job);
   if (!status)
     status = list_ranks(model, out);
-  if (!status)
+  if (!next(&watch, status))
     status = compare(&inquiry);
-  if (!status)
+  if (!next(&watch, status))
     status = freeze(&inquiry);
-  if (!status)
-    status = inquire(&inquiry);
-  if (!status) {
+  if (!next(&watch, status))
+    status = inquire(&inquiry, &watch);
+  if (!next(&watch, status)) {
     if (out->count)
       qsort(out->findings, out->count, sizeof *out->findings, by_precedence);
     nt_fold_consequences(out);

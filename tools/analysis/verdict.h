@@ -30,6 +30,10 @@ struct nt_verdict {
 
 /* The model must outlive the verdict. Returns 0 or a negative enum nt_err; free the result either way. */
 int nt_verdict_make(const struct nt_model *model, struct nt_verdict *out);
+/* The same; before each of its NT_VERDICT_STEPS steps, which take longer or shorter, step(ctx, which) is called, from 0 on. */
+#define NT_VERDICT_STEPS 7
+int nt_verdict_make_watched(const struct nt_model *model, void (*step)(void *ctx, uint32_t which),
+                            void *ctx, struct nt_verdict *out);
 void nt_verdict_free(struct nt_verdict *verdict);
 
 /* Class of the first finding, or NT_CLASS_CONSISTENT. */

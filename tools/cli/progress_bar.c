@@ -28,6 +28,11 @@ void nt_progress_bar_start(struct nt_progress_bar *progress, FILE *file, const c
   }
 }
 
+void nt_progress_bar_since(struct nt_progress_bar *progress, int64_t start_ns) {
+  progress->start_ns = start_ns;
+  progress->next_ns = start_ns + first_after_ns;
+}
+
 void nt_progress_bar_at(struct nt_progress_bar *progress, uint64_t done) {
   static const char full[] = "##############################";
   if (progress->file == NULL)

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "analysis/window_whole.h"
+#include "cli/progress_bar.h"
 #include "tracediff/gather.h"
 
 #define LEAST                                                                                      \
@@ -18,6 +19,12 @@
 #define LOOK_MS 250
 #define YOUNG_MS 1100
 #define JITTER_NS INT64_C(10000000) /* each look translates the clock anew */
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static bool any_live(const struct nt_model *model) {
   for (uint32_t i = 0; i < model->rank_count; i++)
@@ -58,11 +65,27 @@ static void pause_between(const struct nt_verdict *verdict) {
     continue;
 }
 
+static void draw(void *bar, uint32_t step) {
+  nt_progress_bar_at(bar, step);
+}
+
+static int judge(const struct nt_look *how, const struct nt_model *model,
+                 struct nt_verdict *verdict) {
+  struct nt_progress_bar bar = {0};
+  if (how->complaints) {
+    nt_progress_bar_start(&bar, stderr, "judging", NT_VERDICT_STEPS);
+    nt_progress_bar_since(&bar, how->began_ns);
+  }
+  const int status = nt_verdict_make_watched(model, draw, &bar, verdict);
+  nt_progress_bar_end(&bar);
+  return status;
+}
+
 static int look(const struct nt_looking *looking, const struct nt_look *how, struct nt_model *model,
                 struct nt_verdict *verdict) {
   const int loaded = nt_gather(looking->paths, looking->count, how, model);
   model->bounded = how->bounded;
-  const int status = loaded > 0 ? nt_verdict_make(model, verdict) : 0;
+  const int status = loaded > 0 ? judge(how, model, verdict) : 0;
   return status ? status : loaded;
 }
 
@@ -152,7 +175,8 @@ static int look_twice(const struct nt_looking *looking, struct nt_look *how, str
 int nt_look(const struct nt_looking *looking, struct nt_model *model, struct nt_verdict *verdict) {
   struct nt_look how = {.window = looking->window,
                         .small_bytes = looking->small_bytes,
-                        .idle_most = looking->most / 3};
+                        .idle_most = looking->most / 3,
+                        .began_ns = now_ns()};
   int loaded = look_twice(looking, &how, model, verdict), status = 0;
   if (loaded <= 0 || !any_live(model) || (!verdict->count && !verdict->moving)) {
     free_whole(&how);

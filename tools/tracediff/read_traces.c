@@ -123,14 +123,17 @@ static void *help(void *reading) {
   return NULL;
 }
 
-static void read_all(struct reading *reading, bool quiet) {
+static void read_all(struct reading *reading) {
+  const bool quiet = !reading->look->complaints;
   struct nt_progress_bar progress = {0};
   pthread_t threads[THREADS_MAX];
   size_t wanted = nt_each_processors(), started = 0;
   if (wanted > reading->count / EACH_MIN + 1)
     wanted = reading->count / EACH_MIN + 1;
-  if (!quiet)
+  if (!quiet) {
     nt_progress_bar_start(&progress, stderr, "reading", reading->count);
+    nt_progress_bar_since(&progress, reading->look->began_ns);
+  }
   while (started + 1 < wanted && pthread_create(&threads[started], NULL, help, reading) == 0)
     started++;
   work(reading, quiet ? NULL : &progress);
@@ -258,14 +261,14 @@ void nt_sources_read(struct nt_source *list, size_t count, nt_source_known *know
       .list = list, .count = count, .known = known, .context = context, .look = look};
   if (look->window && !is_small(list, count, look->small_bytes))
     reading.window = look->window;
-  read_all(&reading, !look->complaints);
+  read_all(&reading);
   if (!reading.window || !want_whole(list, count, look->idle_most))
     return;
   forget(list, count);
   reading.again = true;
   atomic_store_explicit(&reading.next, 0, memory_order_relaxed);
   atomic_store_explicit(&reading.done, 0, memory_order_relaxed);
-  read_all(&reading, !look->complaints);
+  read_all(&reading);
 }
 
 void nt_source_free(struct nt_source *source) {

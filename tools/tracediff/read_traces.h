@@ -36,6 +36,7 @@ struct nt_look {
   bool bounded; /* all would be more than memory is meant for */
   FILE *
       complaints; /* what cannot be read, a line each; NULL: not told, and no bar on stderr if it takes long */
+  int64_t began_ns; /* CLOCK_MONOTONIC: a bar is drawn a second later */
 };
 
 /*
