@@ -9,6 +9,8 @@
 #include "trace/mark_codec.h"
 
 enum { SHIFT = 9, GROUP_MAX = 1024, LATEST_THREADS = 64 };
+/* The last calls are a frame of their own, so that a first look reads them alone: some more than it takes. */
+enum { LAST_CALLS = 288 };
 
 static int by_time(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -173,7 +175,30 @@ static int make_batch(const struct nt_digest *digest, uint32_t lacks,
   return 0;
 }
 
-static int write_calls(const struct nt_digest *digest, const struct nt_batch *batch,
+/* Those of `all` entered from..to - 1; each thread has them without a break. */
+static int pick_batch(const struct nt_batch *all, int64_t from, int64_t to, struct nt_batch *out) {
+  *out = (struct nt_batch){.calls = malloc((all->call_count + 1u) * sizeof *out->calls),
+                           .runs = malloc((all->run_count + 1u) * sizeof *out->runs)};
+  if (!out->calls || !out->runs)
+    return -NT_ERR_MEMORY;
+  for (uint32_t r = 0, at = 0; r < all->run_count; r++) {
+    struct nt_run run = all->runs[r];
+    run.count = 0;
+    for (uint32_t i = 0; i < all->runs[r].count; i++, at++) {
+      const int64_t enter = (int64_t)all->calls[at].record.enter;
+      if (enter < from || enter >= to)
+        continue;
+      run.first = run.count ? run.first : all->runs[r].first + i;
+      run.count++;
+      out->calls[out->call_count++] = all->calls[at];
+    }
+    if (run.count)
+      out->runs[out->run_count++] = run;
+  }
+  return 0;
+}
+
+static int write_frame(const struct nt_digest *digest, const struct nt_batch *batch,
                        struct nt_buffer *out) {
   struct nt_buffer payload = {0}, index = {0};
   struct nt_frame frame = {.type = NT_FRAME_CALLS,
@@ -196,6 +221,34 @@ static int write_calls(const struct nt_digest *digest, const struct nt_batch *ba
   }
   free(payload.data);
   free(index.data);
+  return rc;
+}
+
+/* Threads whose clock went back have all calls in one frame. */
+static bool is_in_order(const struct nt_batch *batch) {
+  for (uint32_t r = 0, at = 0; r < batch->run_count; r++)
+    for (uint32_t i = 0; i < batch->runs[r].count; i++, at++)
+      if (at && batch->calls[at].record.enter < batch->calls[at - 1].record.enter &&
+          (i || batch->runs[r].thread == batch->runs[r - 1].thread))
+        return false;
+  return true;
+}
+
+static int write_calls(const struct nt_digest *digest, const struct nt_batch *batch,
+                       struct nt_buffer *out) {
+  struct nt_batch part = {0};
+  int64_t cut = INT64_MIN;
+  if (batch->call_count >= 2 * LAST_CALLS && is_in_order(batch))
+    cut = digest->enters[digest->call_count - LAST_CALLS];
+  int rc = pick_batch(batch, INT64_MIN, cut, &part);
+  if (!rc)
+    rc = write_frame(digest, &part, out);
+  nt_batch_free(&part);
+  if (!rc)
+    rc = pick_batch(batch, cut, INT64_MAX, &part);
+  if (!rc)
+    rc = write_frame(digest, &part, out);
+  nt_batch_free(&part);
   return rc;
 }
 
@@ -255,9 +308,9 @@ int nt_digest_window(const struct nt_digest *digest, uint32_t lacks, struct nt_b
   if (!rc)
     rc = nt_digest_stack_frames(digest, stacks, out);
   if (!rc)
-    rc = write_marks(digest, out);
-  if (!rc)
     rc = write_calls(digest, &batch, out);
+  if (!rc)
+    rc = write_marks(digest, out); /* behind their calls, as in any trace */
   nt_batch_free(&batch);
   nt_digest_stacks_free(stacks);
   return rc;

@@ -300,7 +300,7 @@ static int load_window(struct nt_trace *trace, int fd, const struct order *order
 }
 
 static bool has_window(const struct nt_trace *trace) {
-  return trace->room->window && !trace->area.present && !trace->identity.digest_ns;
+  return trace->room->window && !trace->area.present;
 }
 
 /* Walks all segments, oldest first; those of the window, if one is asked for. */

@@ -38,31 +38,69 @@ struct job {
   int turns;
   bool full;                       /* all calls are read */
   bool differs;                    /* rank `other` passes another count half-way */
+  bool digests;                    /* what is read are digests of the traces */
   double seconds, busy, megabytes; /* targets */
 };
 
 static const struct job jobs[] = {
-    {"tracediff_first_1024", {"8", "8", "16", "1"}, "2000", SEVERAL, false, false, 0.3, 0.6, 1024},
+    {"tracediff_first_1024",
+     {"8", "8", "16", "1"},
+     "2000",
+     SEVERAL,
+     false,
+     false,
+     false,
+     0.3,
+     0.6,
+     1024},
     {"tracediff_first_1024_experts",
      {"8", "4", "32", "4"},
      "2000",
      SEVERAL,
      false,
      false,
+     false,
      0.3,
      0.6,
      1024},
-    {"tracediff_first_4096", {"8", "8", "64", "1"}, "2000", FEW, false, false, 1, 2, 1024},
-    {"tracediff_first_16384", {"8", "8", "256", "1"}, "600", FEW, false, false, 4, 8, 1024},
-    {"tracediff_1024x2000", {"8", "8", "16", "1"}, "2000", SEVERAL, true, false, 2, 3, 256},
-    {"tracediff_1024x2000_experts", {"8", "4", "32", "4"}, "2000", SEVERAL, true, false, 2, 3, 256},
+    {"tracediff_first_4096", {"8", "8", "64", "1"}, "2000", FEW, false, false, false, 1, 2, 1024},
+    {"tracediff_first_16384", {"8", "8", "256", "1"}, "600", FEW, false, false, false, 4, 8, 1024},
+    {"tracediff_1024x2000", {"8", "8", "16", "1"}, "2000", SEVERAL, true, false, false, 2, 3, 256},
+    {"tracediff_1024x2000_experts",
+     {"8", "4", "32", "4"},
+     "2000",
+     SEVERAL,
+     true,
+     false,
+     false,
+     2,
+     3,
+     256},
+    {"tracediff_digests_1024",
+     {"8", "8", "16", "1"},
+     "2000",
+     SEVERAL,
+     false,
+     false,
+     true,
+     0.3,
+     0.6,
+     1024},
 };
 enum { JOBS = sizeof jobs / sizeof *jobs };
 /* Time for a rank in one of them, over that in the other. */
-enum { SMALLEST = 0, LARGEST = 3 };
+enum { SMALLEST = 0, LARGEST = 3, DIGESTS = 6 };
 
-static const struct job large = {
-    "tracediff_full_4096x100000", {"8", "8", "64", "1"}, "100000", FEW, true, true, 60, 120, 2048};
+static const struct job large = {"tracediff_full_4096x100000",
+                                 {"8", "8", "64", "1"},
+                                 "100000",
+                                 FEW,
+                                 true,
+                                 true,
+                                 false,
+                                 60,
+                                 120,
+                                 2048};
 
 struct result {
   double seconds, busy, megabytes; /* busy: processor time */
@@ -188,6 +226,18 @@ static void remove_directory(const char *directory) {
   run(argv, "/dev/null");
 }
 
+/* In the place of the traces. */
+static int make_digests(const char *tools, const char *root, const char *traces) {
+  char tool[600], digests[600];
+  snprintf(tool, sizeof tool, "%s/../nccltrace", tools);
+  snprintf(digests, sizeof digests, "%s/digests", root);
+  char *argv[] = {tool, "digest", "-q", "-o", digests, (char *)traces, NULL};
+  if (run(argv, "/dev/null").exit_code != 0)
+    return -1;
+  remove_directory(traces);
+  return rename(digests, traces);
+}
+
 /* `job` is measured on traces of its own: those of the largest take a minute and 500 MB. */
 static int measure(const char *tools, const char *root, const struct job *job, struct result *out,
                    int *right) {
@@ -197,6 +247,8 @@ static int measure(const char *tools, const char *root, const struct job *job, s
   snprintf(file, sizeof file, "%s/out", root);
   snprintf(tool, sizeof tool, "%s/../tracediff", tools);
   if (mkdir(traces, 0700) || make_traces(tools, job, traces, file, &at))
+    return -1;
+  if (job->digests && make_digests(tools, root, traces))
     return -1;
   *out = (struct result){.seconds = 1e9, .busy = 1e9};
   char *argv[] = {tool, "--json", traces, job->full ? "--full" : NULL, NULL};
@@ -247,6 +299,12 @@ static int say_growth(const struct result *results) {
              growth <= target);
 }
 
+/* A digest is for a first look as much as a trace is: the processor time of one over that of the other. */
+static int say_digests(const struct result *results) {
+  const double target = 1.1, ratio = results[DIGESTS].busy / results[SMALLEST].busy;
+  return say("tracediff_digests", "1024_over_traces", ratio, "times", target, ratio <= target);
+}
+
 int main(int argc, char **argv) {
   char root[512], own[512];
   const char *directory = getenv("TMPDIR");
@@ -277,7 +335,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   if (!is_large)
-    missed |= say_growth(results);
+    missed |= say_growth(results) | say_digests(results);
   return missed | say(is_large ? "tracediff_full" : "tracediff", "right", right, "verdicts", count,
                       right == count);
 }

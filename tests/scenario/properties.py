@@ -10,7 +10,7 @@
            operation and position; smaller ones the same, or it is undecided and nobody else is blamed
   away     from files alone, read on another machine, nobody is blamed who is not to blame
   cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
-  window   of the files alone the verdict is the same, however few calls of each are read first
+  window   of the files alone, and of digests, the verdict is the same, however few calls of each are read first
 
 The files are copies taken once all processes have ended, live areas included. Where something is told by the
 order of ranks, names do matter and are left alone: who lacks a trace, who has not come to a creation, and who
@@ -220,10 +220,12 @@ def check_cuts(scenario: Scenario, target: Target, copy: Copy, base: dict, chanc
 
 
 def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) -> list:
-    report = json.loads(diagnose(target, copy, digests(target, copy, "digests")))
+    files, few = digests(target, copy, "digests"), digests(target, copy, "small", "--calls", str(FEW))
+    report = json.loads(diagnose(target, copy, files))
     differences = [f"expected {what} {told(base)[what]} from digests, got {got}"
                    for what, got in told(report).items() if told(base)[what] != got]
-    report = json.loads(diagnose(target, copy, digests(target, copy, "small", "--calls", str(FEW))))
+    differences += compare_windows(target, copy, files, "of digests") + compare_windows(target, copy, few, "of small digests")
+    report = json.loads(diagnose(target, copy, few))
     innocent = (blamed(report) & (expected_ranks(scenario, "innocent") or set(range(scenario.ranks)))) \
         - blamed(base) - expected_ranks(scenario, "blame")
     if innocent:
@@ -246,16 +248,20 @@ def collected(target: Target, copy: Copy) -> list:
 def check_windows(target: Target, copy: Copy) -> list:
     """A trace with a live area is read as a whole, so there are none. What a file lacks of its process leaves nearly all
     undecided: it is collected first."""
-    none = os.path.join(copy.folder, "no-areas")
-    os.makedirs(none, exist_ok=True)
     files = collected(target, copy)
     if not files:
         return []
+    return compare_windows(target, copy, files, "of files")
+
+
+def compare_windows(target: Target, copy: Copy, files: list, whose: str) -> list:
+    none = os.path.join(copy.folder, "no-areas")
+    os.makedirs(none, exist_ok=True)
     base = told(json.loads(diagnose(target, copy, files, "--full", areas=none)))
     differences = []
     for calls in WINDOWS:
         report = told(json.loads(diagnose(target, copy, files, "--window", str(calls), areas=none)))
-        differences += [f"expected {what} {base[what]} by the last {calls} calls, got {got}"
+        differences += [f"expected {what} {base[what]} by the last {calls} calls {whose}, got {got}"
                         for what, got in report.items() if base[what] != got]
     return differences
 
