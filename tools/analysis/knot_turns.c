@@ -9,11 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/each.h"
 #include "analysis/witnesses.h"
 
+struct voter {
+  bool votes, in_knot;
+  struct nt_turn turn;
+};
+
 struct poll {
+  const struct nt_inquiry *inquiry;
   uint32_t joints[NT_TURN_JOINTS], joint_count; /* of collectives */
-  bool *voters;                                 /* by rank */
+  struct voter *voters;                         /* by rank */
   uint32_t fewest[NT_TURN_JOINTS]; /* in a turn of those who kept theirs; 0: nobody has any */
   uint32_t kept, left_out, untold, absent;
 };
@@ -26,7 +33,7 @@ static int list_voters(const struct nt_knot *knot, struct poll *poll) {
   if (!poll->voters)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < knot->rank_count; i++)
-    poll->voters[knot->ranks[i]] = true;
+    poll->voters[knot->ranks[i]].votes = poll->voters[knot->ranks[i]].in_knot = true;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
     const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
@@ -34,7 +41,7 @@ static int list_voters(const struct nt_knot *knot, struct poll *poll) {
         !nt_ranks_list(poll->joints, poll->joint_count, stuck->joint))
       poll->joints[poll->joint_count++] = stuck->joint;
     for (uint32_t m = 0; m < joint->member_count; m++)
-      poll->voters[joint->members[m].rank] = true;
+      poll->voters[joint->members[m].rank].votes = true;
     if (missing && joint->absent > poll->absent)
       poll->absent = joint->absent;
   }
@@ -69,27 +76,34 @@ static bool is_shared(const struct nt_job *job, const struct nt_departure *depar
   return false;
 }
 
+static int find_turn(void *ctx, uint32_t r) {
+  const struct poll *poll = ctx;
+  return poll->voters[r].votes ? nt_turn_of(poll->inquiry->job, &poll->inquiry->waits.replays, r,
+                                            poll->joints, poll->joint_count, &poll->voters[r].turn)
+                               : 0;
+}
+
 int nt_knot_departures(const struct nt_knot *knot, struct nt_departures *out) {
   const struct nt_job *job = knot->inquiry->job;
-  struct poll poll = {0};
+  struct poll poll = {.inquiry = knot->inquiry};
   memset(out, 0, sizeof *out);
   int status = list_voters(knot, &poll);
   out->list = calloc((size_t)knot->rank_count + 1, sizeof *out->list);
   if (!out->list)
     status = -NT_ERR_MEMORY;
   bool known = true;
+  if (!status)
+    status = nt_each(job->model->rank_count, find_turn, &poll);
   for (uint32_t r = 0; r < job->model->rank_count && !status; r++) {
-    struct nt_departure departure = {.rank = r};
-    if (!poll.voters[r])
+    const struct voter *voter = &poll.voters[r];
+    if (!voter->votes)
       continue;
-    status = nt_turn_of(job, &knot->inquiry->waits.replays, r, poll.joints, poll.joint_count,
-                        &departure.turn);
-    count(&poll, &departure.turn);
-    if (!nt_ranks_list(knot->ranks, knot->rank_count, r))
+    count(&poll, &voter->turn);
+    if (!voter->in_knot)
       continue;
-    known &= departure.turn.story != NT_TURN_UNTOLD;
-    if (departure.turn.story == NT_TURN_LEFT_OUT)
-      out->list[out->count++] = departure;
+    known &= voter->turn.story != NT_TURN_UNTOLD;
+    if (voter->turn.story == NT_TURN_LEFT_OUT)
+      out->list[out->count++] = (struct nt_departure){.rank = r, .turn = voter->turn};
   }
   for (uint32_t i = 0; i < out->count; i++)
     known &= !is_too_long(&poll, &out->list[i].turn);

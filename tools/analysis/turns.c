@@ -110,6 +110,8 @@ static void measure(const struct steps *steps, uint32_t length, uint32_t low,
   while (begin > length && list[begin - 1].what == list[begin - 1 - length].what)
     begin--;
   begin = begin > length ? begin - length : 0;
+  if (steps->count - begin < 2 * length)
+    return; /* nor does it begin any earlier for those that follow */
   for (uint32_t d = low; d <= steps->count; d++) {
     struct stretch *own = &best[d - low];
     if (d > low && d > length && list[d - 1].what != list[d - 1 - length].what)
@@ -210,7 +212,10 @@ static int list_steps(const struct nt_job *job, const struct nt_replays *replays
   int status = add_calls(job, rank, since, steps);
   if (!status)
     status = add_launches(job, replays, rank, since, steps);
-  if (!status && steps->count)
+  uint32_t run = 1; /* of one thread they are in order */
+  while (run < steps->count && by_time(&steps->list[run - 1], &steps->list[run]) < 0)
+    run++;
+  if (!status && run < steps->count)
     qsort(steps->list, steps->count, sizeof *steps->list, by_time);
   return status;
 }

@@ -29,6 +29,12 @@ static int align(void *ctx, uint32_t i) {
   return nt_align_joint(job, &job->joints[i], &inquiry->divergences[i]);
 }
 
+static int settle_moved(void *ctx, uint32_t i) {
+  struct nt_inquiry *inquiry = ctx;
+  struct nt_job *job = inquiry->job;
+  return nt_moved_settle(job, &job->joints[i], &inquiry->divergences[i]);
+}
+
 /* Sequences, differences and messages up to the cut. */
 static int compare(struct nt_inquiry *inquiry) {
   struct nt_job *job = inquiry->job;
@@ -40,8 +46,8 @@ static int compare(struct nt_inquiry *inquiry) {
     status = -NT_ERR_MEMORY;
   if (!status)
     status = nt_each(job->joint_count, align, inquiry);
-  for (uint32_t i = 0; i < job->joint_count && !status; i++)
-    status = nt_moved_settle(job, &job->joints[i], &inquiry->divergences[i]);
+  if (!status)
+    status = nt_each(job->joint_count, settle_moved, inquiry);
   return status ? status : nt_p2p_match(job, &inquiry->p2p);
 }
 
