@@ -2,6 +2,7 @@
 /* When the verdict from the last calls stands, and what is a reason to read all of them. */
 #include "analysis/queues.h"
 #include "analysis/sequence.h"
+#include "analysis/window_enough.h"
 #include "model_builder.h"
 #include "nccl/signature.h"
 
@@ -101,6 +102,21 @@ static void a_plain_hang_stands(void **state) {
   start_hang();
   read_last_of_all();
   assert_stands();
+}
+
+static void losses_ask_for_all_calls_before_anything_is_judged(void **state) {
+  (void)state;
+  start_hang();
+  job_rank(&j, 1)->lost = 1;
+  assert_true(nt_window_may_suffice(&j.model)); /* there are no more calls */
+  job_rank(&j, 1)->lost = 0;
+  read_last_of_all();
+  assert_true(nt_window_may_suffice(&j.model));
+  job_rank(&j, 1)->lost = 1;
+  assert_false(nt_window_may_suffice(&j.model));
+  j.model.bounded = true; /* nor can they be read */
+  assert_true(nt_window_may_suffice(&j.model));
+  job_free(&j);
 }
 
 static void nothing_is_said_where_all_was_read(void **state) {
@@ -421,6 +437,7 @@ int main(void) {
       cmocka_unit_test(calls_at_other_lines_are_a_reason),
       cmocka_unit_test(an_accused_that_made_more_calls_is_a_reason),
       cmocka_unit_test(graphs_and_losses_are_reasons),
+      cmocka_unit_test(losses_ask_for_all_calls_before_anything_is_judged),
       cmocka_unit_test(a_job_without_findings_is_read_as_a_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

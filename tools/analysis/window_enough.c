@@ -298,6 +298,13 @@ static const char *look_at_ranks(const struct nt_model *model) {
                               : no_memory;
 }
 
+bool nt_window_may_suffice(const struct nt_model *model) {
+  bool unread = false;
+  for (uint32_t r = 0; r < model->rank_count && !unread; r++)
+    unread = model->ranks[r].unread != 0;
+  return !unread || model->bounded || !look_at_ranks(model);
+}
+
 static bool differs(const struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->job->joint_count; i++)
     if (inquiry->divergences[i].position || inquiry->divergences[i].hidden_high ||

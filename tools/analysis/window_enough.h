@@ -14,4 +14,7 @@
 /* Once everything is judged: sets verdict->lacks, and says in the notes what the verdict rests on. */
 void nt_window_judge(struct nt_inquiry *inquiry);
 
+/* False: calls were not read, and what is read tells already that they may matter; no verdict is needed for that. */
+bool nt_window_may_suffice(const struct nt_model *model);
+
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "analysis/window_enough.h"
 #include "analysis/window_whole.h"
 #include "cli/progress_bar.h"
 #include "tracediff/gather.h"
@@ -81,19 +82,28 @@ static int judge(const struct nt_look *how, const struct nt_model *model,
   return status;
 }
 
-static int look(const struct nt_looking *looking, const struct nt_look *how, struct nt_model *model,
-                struct nt_verdict *verdict) {
-  const int loaded = nt_gather(looking->paths, looking->count, how, model);
-  model->bounded = how->bounded;
-  const int status = loaded > 0 ? judge(how, model, verdict) : 0;
-  return status ? status : loaded;
-}
-
 static uint64_t total_calls(const struct nt_model *model) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < model->rank_count; i++)
     total += nt_window_there(&model->ranks[i]);
   return total;
+}
+
+/* All will be read in any case, and memory is meant for that: the verdict of what is there would be forgotten. */
+static bool is_hopeless(const struct nt_looking *looking, const struct nt_model *model) {
+  return !nt_window_may_suffice(model) && total_calls(model) <= looking->most;
+}
+
+static int look(const struct nt_looking *looking, const struct nt_look *how, struct nt_model *model,
+                struct nt_verdict *verdict) {
+  const int loaded = nt_gather(looking->paths, looking->count, how, model);
+  model->bounded = how->bounded;
+  if (loaded > 0 && is_hopeless(looking, model)) {
+    *verdict = (struct nt_verdict){.lacks = "all is needed", .job.model = model};
+    return loaded;
+  }
+  const int status = loaded > 0 ? judge(how, model, verdict) : 0;
+  return status ? status : loaded;
 }
 
 static int by_name(const void *a, const void *b) {
