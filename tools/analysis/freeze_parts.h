@@ -18,6 +18,7 @@ struct nt_end {
 struct nt_joint_facts {
   uint32_t everyone;   /* last position that all members with a trace have called */
   int64_t everyone_ns; /* when the last of them called it */
+  bool balanced;       /* none has called more, and nothing differs */
 };
 
 /* What of a rank can have been a wait at all, so that each of its ends need not look at every call. */

@@ -21,11 +21,13 @@ static void find_facts(struct nt_search *s) {
     const struct nt_joint *joint = &s->job->joints[i];
     struct nt_joint_facts *facts = &s->facts[i];
     facts->everyone = joint->members[0].called;
+    facts->balanced = !s->divergences[i];
     for (uint32_t j = 1; j < joint->member_count; j++)
       if (joint->members[j].called < facts->everyone)
         facts->everyone = joint->members[j].called;
     for (uint32_t j = 0; j < joint->member_count; j++) {
       int64_t ns = entered(s->job, &joint->members[j], facts->everyone);
+      facts->balanced &= joint->members[j].called == facts->everyone;
       if (ns > facts->everyone_ns)
         facts->everyone_ns = ns;
     }
@@ -184,14 +186,6 @@ bool nt_freeze_was_awaited_long(const struct nt_search *s, uint32_t rank, int64_
   return false;
 }
 
-static bool is_balanced(const struct nt_search *s, uint32_t joint_index) {
-  const struct nt_joint *joint = &s->job->joints[joint_index];
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    if (joint->members[i].called != s->facts[joint_index].everyone)
-      return false;
-  return !s->divergences[joint_index];
-}
-
 static int find_rank_facts(void *ctx, uint32_t index) {
   struct nt_search *s = ctx;
   const struct nt_model_rank *rank = &s->job->model->ranks[index];
@@ -216,7 +210,7 @@ static int find_rank_facts(void *ctx, uint32_t index) {
     struct nt_place place = s->job->places[index][i];
     if (place.joint == NT_NONE)
       continue;
-    if (!is_balanced(s, place.joint))
+    if (!s->facts[place.joint].balanced)
       facts->views[facts->view_count++] = i;
     else if (s->facts[place.joint].everyone_ns > facts->everyone_ns)
       facts->everyone_ns = s->facts[place.joint].everyone_ns;
