@@ -233,6 +233,52 @@ static void within_a_tick_nobody_was_first(void **state) {
   job_free(&j);
 }
 
+/* Rank 3 vanishes, a neighbour notes it, and `lead_ms` later the others are signalled, `step_ms` apart. */
+static void crash_then_signals(uint32_t ranks, int64_t lead_ms, int64_t step_ms) {
+  wait_for(ranks, 3);
+  vanish(3);
+  job_rank(&j, 3)->noticed_ns = j.clock + 50 * MS;
+  job_pass(&j, lead_ms);
+  for (uint32_t r = 0; r < ranks; r++) {
+    if (r == 3)
+      continue;
+    vanish(r);
+    job_pass(&j, step_ms);
+  }
+}
+
+static void who_vanished_long_before_the_first_of_many_steps_was_first(void **state) {
+  (void)state;
+  crash_then_signals(16, 600, 49);
+  assert_verdict(&j, "dead AllReduce 3 blame 3 waiting 0-2,4-15");
+}
+
+/* Before the others had waited for long: they made the last call right before the first signal. */
+static void signalled(uint32_t ranks, const int64_t *steps_ms) {
+  wait_for(ranks, 0);
+  for (uint32_t r = 0; r < ranks; r++) {
+    job_pass(&j, steps_ms[r]);
+    vanish(r);
+    job_rank(&j, r)->noticed_ns = j.clock + 50 * MS;
+  }
+}
+
+static void in_even_steps_nobody_was_first_however_long_they_are(void **state) {
+  (void)state;
+  signalled(5, (const int64_t[]){1, 900, 900, 1100, 1000});
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_not_equal(v->findings[i].class, NT_CLASS_DEAD);
+  job_free(&j);
+}
+
+static void in_uneven_steps_the_first_is_dead(void **state) {
+  (void)state;
+  signalled(5, (const int64_t[]){1, 900, 3100, 300, 1000});
+  assert_string_equal(nt_class_name(judged("dead", "0")->class), "dead");
+  job_free(&j);
+}
+
 static void who_had_waited_for_long_was_not_the_cause(void **state) {
   (void)state;
   wait_for(3, 1);
@@ -348,6 +394,9 @@ int main(void) {
       cmocka_unit_test(the_note_of_one_survivor_is_enough),
       cmocka_unit_test(without_its_note_nobody_was_first),
       cmocka_unit_test(within_a_tick_nobody_was_first),
+      cmocka_unit_test(who_vanished_long_before_the_first_of_many_steps_was_first),
+      cmocka_unit_test(in_even_steps_nobody_was_first_however_long_they_are),
+      cmocka_unit_test(in_uneven_steps_the_first_is_dead),
       cmocka_unit_test(who_had_waited_for_long_was_not_the_cause),
       cmocka_unit_test(who_dies_while_another_is_late_is_lacking_and_not_the_late_one),
       cmocka_unit_test(who_dies_in_a_wait_for_one_that_never_comes_is_no_culprit),

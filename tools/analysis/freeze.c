@@ -79,20 +79,41 @@ static bool has_earlier(const struct nt_model *model, int64_t earliest) {
   return false;
 }
 
-/* The first of all was ahead of those that vanished from `from` on by no more than the time in which these went one after the
- * other: so it is with processes that are signalled in turn. Who aborted before ended by itself. */
-static bool is_in_turn(const struct nt_search *s, int64_t earliest, int64_t from) {
+static int by_moment(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* How the first of all was ahead of those that vanished after it. */
+enum lead {
+  LEAD_NONE, /* no longer than these took to go one after the other, as processes that are signalled in turn do */
+  LEAD_STEPS, /* no longer either, but by far longer than each of these was ahead of the next */
+  LEAD_CLEAR,
+};
+
+/* Of those that vanished from `from` on. Who aborted before ended by itself. */
+static enum lead lead_of(const struct nt_search *s, int64_t earliest, int64_t from) {
+  enum { FAR = 3 };
   const struct nt_model *model = s->job->model;
-  int64_t next = INT64_MAX, last = 0;
-  for (uint32_t i = 0; i < model->rank_count; i++) {
-    const struct nt_model_rank *rank = &model->ranks[i];
-    const int64_t end = nt_model_end(rank);
-    if (!has_vanished(s, rank) || end < from || has_aborted(rank))
-      continue;
-    next = end < next ? end : next;
-    last = end > last ? end : last;
+  const int64_t tolerance = ORDERED_NS + ORDERED_NS / 2;
+  int64_t *ends = malloc(((size_t)model->rank_count + 1) * sizeof *ends), widest = 0;
+  uint32_t count = 0;
+  enum lead lead = LEAD_NONE;
+  for (uint32_t i = 0; i < model->rank_count && ends; i++) {
+    const int64_t end = nt_model_end(&model->ranks[i]);
+    if (has_vanished(s, &model->ranks[i]) && end >= from && !has_aborted(&model->ranks[i]))
+      ends[count++] = end;
   }
-  return last && next - earliest < last - next + ORDERED_NS + ORDERED_NS / 2;
+  if (count)
+    qsort(ends, count, sizeof *ends, by_moment);
+  for (uint32_t i = 1; i < count; i++)
+    widest = ends[i] - ends[i - 1] > widest ? ends[i] - ends[i - 1] : widest;
+  if (ends && (!count || ends[0] - earliest >= ends[count - 1] - ends[0] + tolerance))
+    lead = LEAD_CLEAR;
+  else if (ends && ends[0] - earliest >= FAR * widest + tolerance)
+    lead = LEAD_STEPS;
+  free(ends);
+  return lead;
 }
 
 /*
@@ -100,7 +121,7 @@ static bool is_in_turn(const struct nt_search *s, int64_t earliest, int64_t from
  * need to notice, another that was held by then outlived it, and somebody noticed: it exited with a failure
  * (which says when), a peer saw its lock free, or NCCL told a peer of a remote error. The others were then
  * ended from outside. Without such evidence a mass kill would make culprits of those whose heart beat last, as it would if
- * they are killed in turn.
+ * they are killed in turn, in equal steps.
  */
 static void find_first(struct nt_search *s) {
   const struct nt_model *model = s->job->model;
@@ -131,21 +152,64 @@ static void find_first(struct nt_search *s) {
     if (own >= earliest && own < heard)
       heard = own;
   }
-  const bool in_turn = is_in_turn(s, earliest, earliest + ordered_ns);
+  const enum lead lead = lead_of(s, earliest, earliest + ordered_ns);
   for (uint32_t i = 0; i < model->rank_count && held; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
     if (end >= earliest + ordered_ns || end + ordered_ns > last || !nt_model_is_over(rank) ||
-        why_ended(rank) != NT_FREEZE_DEATH || (in_turn && rank->state == NT_PROCESS_VANISHED))
+        why_ended(rank) != NT_FREEZE_DEATH ||
+        (lead == LEAD_NONE && rank->state == NT_PROCESS_VANISHED))
       continue;
     bool exited = rank->state == NT_PROCESS_EXITED && vanished;
     bool noticed = rank->noticed_ns && rank->noticed_ns <= last + ORDERED_NS;
     s->first[i] = (uint8_t)(2 * exited + noticed + (heard != INT64_MAX));
+    if (lead == LEAD_STEPS && s->first[i] && !exited)
+      s->first[i] = 1; /* likely */
   }
 }
 
 static bool is_first(const struct nt_search *s, uint32_t rank) {
   return s->first[rank] != 0;
+}
+
+/* When the process vanished, by its trace or by what others noted of one whose trace lacks its end; 0 if it is not known to have. */
+static int64_t vanished_ns(const struct nt_search *s, const struct nt_model_rank *rank) {
+  if (has_aborted(rank) || rank->oom != NT_OOM_NONE)
+    return 0;
+  if (has_vanished(s, rank))
+    return nt_model_end(rank);
+  return rank->cut && !nt_model_is_over(rank) ? rank->gone_ns : 0;
+}
+
+/* All vanished one after the other in even steps, three at least, however long that took: when the first of them did. INT64_MAX
+ * if not so. What a signal ended and what crashed looks alike, but crashes keep no time. */
+static int64_t ended_in_steps(const struct nt_search *s) {
+  enum { STEPS = 3 };
+  const struct nt_model *model = s->job->model;
+  int64_t *ends = malloc(((size_t)model->rank_count + model->gone_count + 1) * sizeof *ends);
+  int64_t widest = 0, narrowest = INT64_MAX;
+  uint32_t count = 0, steps = 0;
+  bool all = ends && model->rank_count;
+  for (uint32_t i = 0; i < model->rank_count && all; i++) {
+    ends[count++] = vanished_ns(s, &model->ranks[i]);
+    all = ends[i] != 0;
+  }
+  for (uint32_t i = 0; i < model->gone_count && all; i++)
+    ends[count++] = model->gone[i]; /* those without a trace */
+  if (all)
+    qsort(ends, count, sizeof *ends, by_moment);
+  for (uint32_t i = 1; i < count && all; i++) {
+    const int64_t step = ends[i] - ends[i - 1];
+    if (step < ORDERED_NS)
+      continue; /* several at once */
+    steps++;
+    widest = step > widest ? step : widest;
+    narrowest = step < narrowest ? step : narrowest;
+  }
+  const bool even = all && steps >= STEPS && widest < 2 * narrowest + ORDERED_NS + ORDERED_NS / 2;
+  const int64_t first = even ? ends[0] : INT64_MAX;
+  free(ends);
+  return first;
 }
 
 /* When nobody is left and the last to go vanished: the moment from which on they count as ended from
@@ -323,8 +387,9 @@ int nt_freeze_find(const struct nt_job *job, const struct nt_p2p *p2p, const uin
     goto out;
   find_messages(job, p2p, s.message_ns);
   find_first(&s);
-  int64_t together = ended_together(&s), waiting = ended_waiting(&s);
+  int64_t together = ended_together(&s), waiting = ended_waiting(&s), steps = ended_in_steps(&s);
   together = waiting < together ? waiting : together;
+  together = steps < together ? steps : together;
   uint32_t count = list_events(job, events);
   for (uint32_t i = 0; i < count && out->why == NT_FREEZE_NEVER && !status; i++) {
     bool given_up = false, held = events[i].ns >= together || nt_freeze_had_waited(&s, &events[i]);
