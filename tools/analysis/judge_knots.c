@@ -269,6 +269,9 @@ static int judge(struct nt_knot *knot) {
   stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
   if (stray)
     return tell_stray(knot, stray, NULL, finding);
+  if (open && !status && !stuck)
+    stuck = nt_knot_blame_by_passages(knot, finding, &status);
+  skipped = stuck != NULL;
   const struct nt_stuck *voted = NULL;
   if (!status && !skipped) {
     common = majority(knot);

@@ -63,6 +63,10 @@ const struct nt_stuck *nt_knot_blame_by_past(const struct nt_knot *knot, struct 
 const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
                                                   struct nt_finding *finding, uint32_t *seq,
                                                   int *status);
+/* The same by the lines from which they went to others (passages.h): who left a message out, or made one too many, if it is one
+ * rank. */
+const struct nt_stuck *nt_knot_blame_by_passages(const struct nt_knot *knot,
+                                                 struct nt_finding *finding, int *status);
 /* Where messages of one communicator and a collective wait for each other: blames those who took the other order than a
  * strict majority, those without a trace counted against it, and returns the operation that they owe, or their own message
  * if that is one too many. NULL if there is no majority. True in *skipped: their past says so. */

@@ -43,18 +43,23 @@ static const struct nt_model_call *call_at(const struct nt_model_rank *model, in
   return own;
 }
 
-bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
-  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
-  const struct nt_model_call *own = call_at(model, at);
-  for (uint32_t i = 0; i < model->call_count && own; i++) {
+/* Was that line, or one of the same group, called from before? */
+static bool is_used(const struct nt_model_rank *model, const struct nt_model_call *own) {
+  for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
     bool together = call == own || (own->group && call->group == own->group &&
-                                    call->thread == own->thread && call->enter_ns >= at);
+                                    call->thread == own->thread && call->enter_ns >= own->enter_ns);
     for (uint32_t k = 0; k < model->call_count && together && call->at; k++)
-      if (model->calls[k].at == call->at && model->calls[k].enter_ns < at)
+      if (model->calls[k].at == call->at && model->calls[k].enter_ns < own->enter_ns)
         return true;
   }
   return false;
+}
+
+bool nt_knot_is_used_line(const struct nt_knot *knot, uint32_t rank, int64_t at) {
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
+  const struct nt_model_call *own = call_at(model, at);
+  return own && is_used(model, own);
 }
 
 bool nt_knot_has_passed(const struct nt_knot *knot, uint32_t rank, const struct nt_stuck *first,
@@ -76,20 +81,24 @@ static bool lacks(const struct nt_knot *knot, uint32_t rank, const struct nt_stu
 /* In larger knots no others are asked, which takes a look at all ranks: most are in it. */
 enum { ASKED = 64 };
 
-/* Has the rank, by several turns of its past, skipped the operation? */
+/* Has the rank, by several turns of its past, skipped the operation? Where it went past it with a call from a new line, its loop
+ * may have ended. */
 static bool has_skipped_it(const struct nt_knot *knot, uint32_t rank,
                            const struct nt_stuck *stuck) {
   if (!lacks(knot, rank, stuck)) /* few do: the rest takes time */
     return false;
+  const struct nt_model_rank *model = &knot->inquiry->job->model->ranks[rank];
   const uint32_t own = nt_knot_waits_in(knot, rank);
   const int64_t at = own == NT_NONE ? 0 : nt_knot_issued_ns(knot, nt_knot_stuck(knot, own), rank);
   if (!at || nt_knot_stuck(knot, own) == stuck || !nt_knot_is_used_line(knot, rank, at))
     return false;
   const uint32_t instead =
       nt_foretell_left_out(knot->inquiry->job, rank, kind_of(knot, stuck, rank), at);
-  return instead && (knot->rank_count > ASKED ||
-                     !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
-                                            nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint));
+  if (!instead || !is_used(model, &model->calls[instead - 1]))
+    return false;
+  return knot->rank_count > ASKED ||
+         !nt_witnesses_is_usual(knot->inquiry->job, rank, instead - 1,
+                                nt_stuck_is_message(stuck) ? NT_NONE : stuck->joint);
 }
 
 /* Ranks of the knot that have skipped it; adds them to `blame` if that is not NULL. */

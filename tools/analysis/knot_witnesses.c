@@ -6,6 +6,7 @@
  * made, and who left one out that all of them made.
  */
 #include "analysis/knot_parts.h"
+#include "analysis/passages.h"
 #include "analysis/witnesses.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
@@ -106,4 +107,41 @@ const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
     return nt_knot_stuck(knot, i);
   }
   return NULL;
+}
+
+/* Whom the lines tell to blame for that message; NT_NONE. */
+static uint32_t told_by_passages(const struct nt_knot *knot, const struct nt_p2p_end *end) {
+  switch (nt_passages_tell(knot->inquiry, end)) {
+  case NT_PASSAGE_OWNER:
+    return end->rank;
+  case NT_PASSAGE_PARTNER:
+    return nt_p2p_partner(knot->inquiry->job, end)->rank;
+  default:
+    return NT_NONE;
+  }
+}
+
+const struct nt_stuck *nt_knot_blame_by_passages(const struct nt_knot *knot,
+                                                 struct nt_finding *finding, int *status) {
+  enum { MANY = 64 }; /* likewise */
+  const struct nt_stuck *found = NULL;
+  uint32_t blamed = NT_NONE;
+  for (uint32_t i = 0; i < knot->stuck_count && knot->stuck_count <= MANY; i++) {
+    const struct nt_p2p_end *end = lonely_end(knot, nt_knot_stuck(knot, i));
+    const uint32_t rank = end ? told_by_passages(knot, end) : NT_NONE;
+    if (rank == NT_NONE)
+      continue;
+    if (blamed != NT_NONE && blamed != rank)
+      return NULL;
+    blamed = rank;
+    found = found ? found : nt_knot_stuck(knot, i);
+  }
+  if (!found)
+    return NULL;
+  *status = nt_finding_add(knot->inquiry->job, &finding->blame, blamed);
+  nt_lines_add(&finding->evidence,
+               "from one line of the program rank %d went on once as it never else did, nor any "
+               "other rank that calls there",
+               knot->inquiry->job->model->ranks[blamed].world);
+  return found;
 }
