@@ -210,19 +210,30 @@ static bool same_line(const struct nt_model_call *a, const struct nt_model_call 
   return a && b && a->at && a->at == b->at;
 }
 
+enum later { LATER_NO, LATER_MAYBE, LATER_YES };
+
 /* Is the call that others make at `position` made later, in its old place, and not just because the turn comes round
- * again? Then it is another order. */
-static bool comes_later(const struct nt_job *job, const struct nt_member *member, uint32_t position,
-                        const uint64_t *turn, uint32_t skipped) {
+ * again? Then it is another order. Where it was the last of its turn that came too early, one more turn must tell. */
+static enum later comes_later(const struct nt_job *job, const struct nt_member *member,
+                              uint32_t position, const uint64_t *turn, uint32_t skipped) {
   const uint32_t at = position_after(member, position, turn[0]);
   const struct nt_model_call *later = nt_member_call(job, member, at);
   const struct nt_model_call *before = call_before(job, member, position, turn[0]);
   if (!at || (later && before && later->at && before->at && later->at != before->at))
-    return false;
+    return LATER_NO;
   for (uint32_t t = 1; position + t <= at && skipped + t < FORETOLD; t++)
     if (nt_align_signature(member, position + t) != turn[skipped + t])
-      return true;
-  return at == position + 1;
+      return LATER_YES;
+  if (at != position + 1)
+    return LATER_NO;
+  for (uint32_t t = 2; t <= skipped + 1; t++) {
+    const uint64_t own = nt_align_signature(member, position + t);
+    if (!own)
+      return LATER_MAYBE;
+    if (skipped + t >= FORETOLD || own != turn[skipped + t])
+      return LATER_YES;
+  }
+  return LATER_NO;
 }
 
 /* How far behind in the turn the call is, 0 if it is not in it. */
@@ -236,7 +247,7 @@ static uint32_t place_in(const uint64_t *turn, uint64_t sig) {
 enum turn {
   TURN_NONE,
   TURN_SKIPPED, /* some go on in their turn, all others are where it goes on later */
-  TURN_ENDED, /* the same, but their call stands elsewhere: they skipped it, or their loop has ended */
+  TURN_ENDED, /* the same, but it may be otherwise: their loop has ended, or it is another order */
 };
 
 /*
@@ -260,9 +271,12 @@ static enum turn leave_turn(const struct nt_job *job, const struct nt_joint *joi
     if (own == *next)
       continue;
     *skipped = place_in(turn, own);
-    if ((value && own != value) || !*skipped || comes_later(job, member, position, turn, *skipped))
+    const enum later later =
+        *skipped ? comes_later(job, member, position, turn, *skipped) : LATER_YES;
+    if ((value && own != value) || later == LATER_YES)
       return TURN_NONE;
-    if (!same_line(nt_member_call(job, member, position), call_before(job, member, position, own)))
+    if (later == LATER_MAYBE ||
+        !same_line(nt_member_call(job, member, position), call_before(job, member, position, own)))
       found = TURN_ENDED;
     value = own;
   }

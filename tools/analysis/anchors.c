@@ -10,6 +10,8 @@
 
 /* Calls that must not agree without the shift, where it decides who is to blame. */
 enum { BROKEN_MIN = 2 };
+/* Calls behind it that must agree, where one made at a line of its own is all that does not. */
+enum { AGREE_MIN = 2 };
 
 /* Marks of one member from `low` on, a row for each kind. 0: not known. */
 struct marks {
@@ -53,7 +55,7 @@ struct context {
       made; /* host waits and calls elsewhere so far, of this thread, at lines that both have */
 };
 
-/* Lines at which a rank waits or calls, sorted. */
+/* Lines at which a rank waits or calls, with the function, sorted. */
 struct lines {
   uint32_t *at, count;
 };
@@ -63,14 +65,19 @@ static int by_number(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
+/* 0 if the line is not known. */
+static uint32_t line_of(const struct nt_model_call *call) {
+  return call->at ? call->at ^ call->fn * UINT32_C(0x9e3779b1) : 0;
+}
+
 static int list_lines(const struct nt_model_rank *rank, struct lines *out) {
   out->count = 0;
   out->at = malloc(((size_t)rank->call_count + 1) * sizeof *out->at);
   if (!out->at)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < rank->call_count; i++)
-    if (rank->calls[i].at && (!i || rank->calls[i].at != rank->calls[i - 1].at))
-      out->at[out->count++] = rank->calls[i].at;
+    if (rank->calls[i].at && (!i || line_of(&rank->calls[i]) != line_of(&rank->calls[i - 1])))
+      out->at[out->count++] = line_of(&rank->calls[i]);
   qsort(out->at, out->count, sizeof *out->at, by_number);
   return 0;
 }
@@ -106,7 +113,7 @@ static void find_contexts(const struct nt_job *job, uint32_t joint, const struct
       contexts[call->seq - low] = now;
     } else if (collective || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV ||
                nt_fn_is_host_wait(call->fn)) {
-      now.made += has_line(lines, call->at);
+      now.made += has_line(lines, line_of(call));
       if (collective && of != NT_NONE && of != joint && shared[of])
         now.others = mix(of + 1, call->seq);
     }
@@ -207,6 +214,20 @@ static uint32_t differing(const uint64_t *a, const uint64_t *b, uint32_t from, u
   return count;
 }
 
+/* Calls that would differ without the shift, by the other kinds of anchor, which do not contradict: the most of one kind. */
+static uint32_t differing_otherwise(const struct marks *longer, const struct marks *shorter,
+                                    enum nt_anchor kind, uint32_t at, uint32_t end) {
+  uint32_t most = 0;
+  for (uint32_t other = NT_ANCHOR_BUFFER; other < NT_ANCHOR_LIMIT; other++) {
+    const uint64_t *a = longer->row[other], *b = shorter->row[other];
+    if (other == kind || !is_known(a, end) || !is_known(b, end) || first_difference(a, b, at) < at)
+      continue;
+    const uint32_t count = differing(a, b, at, end);
+    most = count > most ? count : most;
+  }
+  return most;
+}
+
 /* Has `shorter` left calls of `longer` out at `at`, by one kind of anchor? Fills all of the shift but `how`. */
 static bool is_shift(const struct marks *longer, const struct marks *shorter, enum nt_anchor kind,
                      uint32_t at, struct nt_shift *out) {
@@ -226,7 +247,9 @@ static bool is_shift(const struct marks *longer, const struct marks *shorter, en
   out->run = edit.run;
   out->anchor = kind;
   out->agree = pairs;
-  out->broken = differing(a, b, at, at + pairs < common ? at + pairs : common);
+  const uint32_t end = at + pairs < common ? at + pairs : common;
+  out->broken = differing(a, b, at, end);
+  out->otherwise = differing_otherwise(longer, shorter, kind, at, end);
   return true;
 }
 
@@ -283,6 +306,22 @@ static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
   return ahead * 2 < joint->member_count ? behind : NT_NONE;
 }
 
+/* It made the call at a line from which none of those behind ever called, and what follows agrees, by other anchors as well, or
+ * twice: no branch to the same call, which would be followed by as many as it is by theirs. */
+static bool is_at_its_own_line(const struct nt_job *job, const struct nt_joint *joint,
+                               uint32_t member, uint32_t last, const struct nt_shift *shift) {
+  const struct nt_model_call *call = nt_member_call(job, &joint->members[member], shift->position);
+  if (shift->run != 1 || !call || !call->at || (!shift->otherwise && shift->agree < AGREE_MIN))
+    return false;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(job, &joint->members[i]);
+    if (joint->members[i].called < last &&
+        (rank->overwritten || rank->lost || rank->cut || nt_model_site(rank, call->at)))
+      return false;
+  }
+  return true;
+}
+
 /* Adds what one member ahead tells; false if it contradicts. That one call was made elsewhere, or that one wait came
  * in between, may be a branch; that nothing behind it fits is none. */
 static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
@@ -290,8 +329,9 @@ static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, ui
   const struct nt_shift shift = nt_anchors_shift(job, joint, reference, member);
   if (shift.how != NT_EDIT_EXTRA || !shift.position ||
       shift.run > joint->members[member].called + 1 - last ||
-      (found->position && found->position != shift.position) || shift.broken < BROKEN_MIN ||
-      shift.anchor == NT_ANCHOR_COUNT)
+      (found->position && found->position != shift.position) || shift.anchor == NT_ANCHOR_COUNT)
+    return false;
+  if (shift.broken < BROKEN_MIN && !is_at_its_own_line(job, joint, member, last, &shift))
     return false;
   if (!found->position || shift.broken < found->broken)
     *found = shift;

@@ -28,7 +28,8 @@ struct nt_shift {
   uint32_t run;
   enum nt_anchor anchor;
   uint32_t agree,
-      broken; /* later calls that agree by the shift, and that would differ without it */
+      broken;         /* later calls that agree by the shift, and that would differ without it */
+  uint32_t otherwise; /* the latter by another kind of anchor */
 };
 
 /* Where `member` left the sequence of `reference`, both indices into the joint's members. */

@@ -5,6 +5,7 @@
 
 #include "analysis/describe.h"
 #include "analysis/inquiry.h"
+#include "analysis/passages.h"
 #include "analysis/witnesses.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
@@ -313,6 +314,8 @@ int nt_blame_unmatched(const struct nt_inquiry *inquiry, const struct nt_p2p_end
     return nt_finding_add(inquiry->job, &finding->blame, partner->rank);
   }
   finding->confidence = NT_LIKELY;
+  if (nt_passages_tell(inquiry, end) == NT_PASSAGE_OWNER)
+    return nt_finding_add(inquiry->job, &finding->blame, end->rank);
   if (is_new_queue(inquiry, end)) /* it may have been about to serve the other next */
     return blame_both(inquiry, end, &finding->blame);
   int status = nt_count_votes(inquiry, end, partner->rank, &votes);

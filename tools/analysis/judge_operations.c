@@ -104,6 +104,20 @@ static int judge_init(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
   return status;
 }
 
+/* Of a message: its other side, if that has a trace, which then lacks its end; NULL. */
+static const struct nt_model_rank *cut_partner(const struct nt_inquiry *inquiry,
+                                               const struct nt_stuck *stuck) {
+  if (stuck->kind != NT_STUCK_RECV && stuck->kind != NT_STUCK_SEND)
+    return NULL;
+  const struct nt_p2p_end *end = &inquiry->p2p.ends[stuck->item];
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    if (joint->members[i].comm_rank == (end->is_send ? end->destination : end->source) &&
+        nt_member_rank(inquiry->job, &joint->members[i])->cut)
+      return nt_member_rank(inquiry->job, &joint->members[i]);
+  return NULL;
+}
+
 static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, stuck->joint);
@@ -116,7 +130,10 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
   finding->confidence = NT_UNDECIDED;
   int status = nt_inquiry_ranks(inquiry, &finding->waiting, stuck->waiters, stuck->waiter_count);
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, stuck->seq, stuck->joint);
-  if (joint->absent_known)
+  const struct nt_model_rank *cut = cut_partner(inquiry, stuck);
+  if (cut)
+    snprintf(who, sizeof who, "rank %d", cut->world);
+  else if (joint->absent_known)
     nt_describe_ranks(who, sizeof who, &joint->absent_worlds);
   else if (stuck->kind == NT_STUCK_UNPLACED && nt_rank_set_count(&inquiry->verdict->missing))
     nt_describe_ranks(who, sizeof who, &inquiry->verdict->missing);
@@ -127,6 +144,8 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
                    "a message does not arrive (%s)%s; which rank the other side is cannot be told "
                    "while %s may be a member and left no trace",
                    place, nt_inquiry_waiting(waiting, sizeof waiting, finding), who);
+  else if (cut)
+    nt_finding_say(finding, "%s waits for %s, whose trace lacks what it did last", place, who);
   else
     nt_finding_say(
         finding,
@@ -135,7 +154,10 @@ static int judge_absent(struct nt_inquiry *inquiry, const struct nt_stuck *stuck
             : "all members with a trace wait in %s; whether %s without a trace called it cannot be "
               "told",
         place, who);
-  nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
+  if (cut)
+    nt_lines_add(&finding->evidence, "needed: what %s did last, which its trace lacks", who);
+  else
+    nt_lines_add(&finding->evidence, "needed: the traces of %s of %s", who, place);
   if (stuck->waiter_count)
     nt_lines_add(&finding->evidence, "%s",
                  nt_inquiry_rank(line, sizeof line, inquiry, stuck->waiters[0]));

@@ -12,6 +12,7 @@
 #include "analysis/describe.h"
 #include "analysis/foretell.h"
 #include "analysis/inquiry.h"
+#include "analysis/passages.h"
 #include "analysis/sequence.h"
 #include "analysis/witnesses.h"
 #include "cli/call_text.h"
@@ -195,6 +196,9 @@ static enum nt_class class_of(const struct nt_inquiry *inquiry, const struct bla
       nt_witnesses_without(inquiry, &inquiry->p2p.ends[stuck->item]))
     return NT_CLASS_P2P;
   if (message && nt_went_past(inquiry, &inquiry->p2p.ends[stuck->item]))
+    return NT_CLASS_P2P;
+  if (message && fate->kind == NT_FATE_LEFT &&
+      nt_passages_tell(inquiry, &inquiry->p2p.ends[stuck->item]) == NT_PASSAGE_OWNER)
     return NT_CLASS_P2P;
   if (blame->why == BLAME_LEFT || (fate->kind == NT_FATE_LEFT && stuck->kind != NT_STUCK_INIT))
     return NT_CLASS_LEFT;

@@ -14,8 +14,8 @@
 #include "analysis/graphs.h"
 #include "analysis/sequence.h"
 
-/* Steps of a rank that are looked at, and ranks elsewhere that are asked. */
-enum { PAST = 2048, ASKED = 64 };
+/* Steps of a rank that are looked at, ranks elsewhere that are asked, and lonely messages in a job where few are odd. */
+enum { PAST = 2048, ASKED = 64, MANY = 64 };
 
 struct step {
   uint32_t at;
@@ -174,8 +174,8 @@ enum nt_passage_side nt_passages_tell(const struct nt_inquiry *inquiry,
   const struct nt_member *partner = nt_p2p_partner(job, end);
   struct ways ways = {0};
   enum nt_passage_side side = NT_PASSAGE_UNTOLD;
-  if (!partner || end->signal || !is_whole(&job->model->ranks[end->rank]) ||
-      !is_whole(&job->model->ranks[partner->rank]))
+  if (!partner || end->signal || inquiry->p2p.unmatched_count > MANY ||
+      !is_whole(&job->model->ranks[end->rank]) || !is_whole(&job->model->ranks[partner->rank]))
     return side;
   const uint64_t own =
       nt_kind_message(end->joint, end->is_send, end->is_send ? end->destination : end->source);
