@@ -233,6 +233,29 @@ static void within_a_tick_nobody_was_first(void **state) {
   job_free(&j);
 }
 
+/* All have made the last call; ranks 0-1 fail of what NCCL tells them, and what became of rank 2 is not known. */
+static void who_fails_since_a_peer_is_gone_is_not_the_one_that_died(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  const uint32_t a = job_comm(&j, "A", "0-2");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  for (uint32_t r = 0; r < 3; r++)
+    job_rank(&j, r)->live = false;
+  job_rank(&j, 2)->state = NT_PROCESS_UNKNOWN;
+  job_rank(&j, 2)->last_beat_ns = j.clock;
+  for (uint32_t r = 0; r < 2; r++) {
+    struct nt_model_call *call =
+        job_record(&j, r, NT_NONE, NT_FN_CommGetAsyncError, ncclRemoteError, -1);
+    call->view = 0;
+    job_pass(&j, 20);
+    job_end(&j, r, NT_PROCESS_EXITED, 1);
+  }
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_equal(nt_rank_set_count(&v->findings[i].blame), 0);
+  job_free(&j);
+}
+
 /* Rank 3 vanishes, a neighbour notes it, and `lead_ms` later the others are signalled, `step_ms` apart. */
 static void crash_then_signals(uint32_t ranks, int64_t lead_ms, int64_t step_ms) {
   wait_for(ranks, 3);
@@ -394,6 +417,7 @@ int main(void) {
       cmocka_unit_test(the_note_of_one_survivor_is_enough),
       cmocka_unit_test(without_its_note_nobody_was_first),
       cmocka_unit_test(within_a_tick_nobody_was_first),
+      cmocka_unit_test(who_fails_since_a_peer_is_gone_is_not_the_one_that_died),
       cmocka_unit_test(who_vanished_long_before_the_first_of_many_steps_was_first),
       cmocka_unit_test(in_even_steps_nobody_was_first_however_long_they_are),
       cmocka_unit_test(in_uneven_steps_the_first_is_dead),

@@ -10,6 +10,7 @@
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "cli/text.h"
+#include "nccl/nccl_types.h"
 
 /* The member's last operation on the joint is the last of all that live, too. Returns the position. */
 static uint32_t common_end(const struct nt_inquiry *inquiry, const struct nt_joint *joint,
@@ -47,6 +48,16 @@ static bool is_too_late(const struct nt_inquiry *inquiry, struct nt_place place)
                         inquiry->freeze->fates[member->rank].ns);
 }
 
+/* NCCL had told it that a peer is gone: its failure follows from another's end, be that known or not. */
+static bool was_told(const struct nt_model_rank *rank) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].result == ncclRemoteError ||
+        (nt_fn_shape(rank->calls[i].fn) == NT_SHAPE_ASYNC_ERROR &&
+         rank->calls[i].count == ncclRemoteError))
+      return true;
+  return false;
+}
+
 static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   uint32_t found = NT_NONE;
@@ -77,7 +88,7 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
   finding->fn = call->fn;
   finding->seq = dead->called;
   finding->since_ns = inquiry->freeze->fates[rank].ns;
-  finding->confidence = NT_LIKELY;
+  finding->confidence = model->cut ? NT_UNDECIDED : NT_LIKELY;
   int status = nt_finding_add(inquiry->job, &finding->blame, rank);
   const struct nt_joint *joint = &inquiry->job->joints[found];
   for (uint32_t i = 0; i < joint->member_count && !status; i++)
@@ -92,6 +103,9 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
                nt_describe_end(state, sizeof state, model),
                nt_time_short(time, inquiry->freeze->fates[rank].ns));
   nt_lines_add(&finding->evidence, "%s", nt_inquiry_rank(line, sizeof line, inquiry, rank));
+  if (model->cut) /* it may have been told that a peer was gone */
+    nt_lines_add(&finding->evidence, "needed: what rank %d did last, which its trace lacks",
+                 model->world);
   return status;
 }
 
@@ -102,7 +116,7 @@ int nt_judge_deaths(struct nt_inquiry *inquiry) {
     return 0;
   for (uint32_t r = 0; r < inquiry->job->model->rank_count && !status; r++)
     if (inquiry->freeze->fates[r].kind == NT_FATE_DEAD && !inquiry->freeze->fates[r].lives &&
-        nt_error_of(inquiry, r) == NT_NONE)
+        nt_error_of(inquiry, r) == NT_NONE && !was_told(&inquiry->job->model->ranks[r]))
       status = judge(inquiry, r);
   return status;
 }
