@@ -333,6 +333,33 @@ static uint32_t dies_in_a_wait(void) {
   return a;
 }
 
+/* Of files alone: rank 1 fails half a second after an operation that all called, and rank 0 was last seen in it `seen_ms` after that
+ * began. */
+static uint32_t findings_of_a_file_seen(int64_t seen_ms) {
+  job_start(&j, 2);
+  const uint32_t a = job_comm(&j, "A", "0-1");
+  job_all(&j, a, NT_FN_AllReduce, 16);
+  device(0, NT_PROGRESS_REACHED);
+  device(1, NT_PROGRESS_FINISHED);
+  job_rank(&j, 0)->live = job_rank(&j, 1)->live = false;
+  job_rank(&j, 0)->state = NT_PROCESS_UNKNOWN;
+  job_rank(&j, 0)->last_beat_ns = j.clock + seen_ms * MS;
+  job_pass(&j, 500);
+  job_end(&j, 1, NT_PROCESS_EXITED, 1);
+  struct nt_verdict *v = job_judge(&j);
+  uint32_t blamed = 0;
+  for (uint32_t i = 0; i < v->count; i++)
+    blamed += nt_rank_set_count(&v->findings[i].blame);
+  job_free(&j);
+  return blamed;
+}
+
+static void a_file_that_is_older_than_an_end_does_not_wait_for_it(void **state) {
+  (void)state;
+  assert_int_equal(findings_of_a_file_seen(20), 0);
+  assert_int_equal(findings_of_a_file_seen(5000), 1);
+}
+
 static void who_dies_while_another_is_late_is_lacking_and_not_the_late_one(void **state) {
   (void)state;
   const uint32_t a = dies_in_a_wait();
@@ -422,6 +449,7 @@ int main(void) {
       cmocka_unit_test(in_even_steps_nobody_was_first_however_long_they_are),
       cmocka_unit_test(in_uneven_steps_the_first_is_dead),
       cmocka_unit_test(who_had_waited_for_long_was_not_the_cause),
+      cmocka_unit_test(a_file_that_is_older_than_an_end_does_not_wait_for_it),
       cmocka_unit_test(who_dies_while_another_is_late_is_lacking_and_not_the_late_one),
       cmocka_unit_test(who_dies_in_a_wait_for_one_that_never_comes_is_no_culprit),
       cmocka_unit_test(who_comes_when_all_have_given_up_is_the_culprit),

@@ -25,12 +25,14 @@ static uint32_t common_end(const struct nt_inquiry *inquiry, const struct nt_joi
   return alive ? dead->called : 0;
 }
 
-/* Does somebody who lives wait for the operation, as far as is known? Else the end harmed nobody. */
+/* Does somebody who lives wait for the operation, as far as is known after the end at `ns`? Else that harmed nobody. */
 static bool is_awaited(const struct nt_inquiry *inquiry, const struct nt_joint *joint,
-                       uint32_t position) {
+                       uint32_t position, int64_t ns) {
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE)
+    const struct nt_model_rank *rank = nt_member_rank(inquiry->job, member);
+    if (inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE ||
+        (nt_model_is_silent(inquiry->job->model, rank) && nt_model_end(rank) < ns))
       continue;
     if (position < member->first || member->call[position - member->first] == NT_NONE ||
         nt_call_unfinished(inquiry->job, member->rank, member->call[position - member->first]))
@@ -68,7 +70,8 @@ static int judge(struct nt_inquiry *inquiry, uint32_t rank) {
       continue;
     const struct nt_joint *joint = &inquiry->job->joints[place.joint];
     const struct nt_member *member = &joint->members[place.member];
-    if (!common_end(inquiry, joint, member) || !is_awaited(inquiry, joint, member->called) ||
+    if (!common_end(inquiry, joint, member) ||
+        !is_awaited(inquiry, joint, member->called, inquiry->freeze->fates[rank].ns) ||
         is_too_late(inquiry, place))
       continue;
     const struct nt_model_call *call = nt_member_call(inquiry->job, member, member->called);
