@@ -75,6 +75,26 @@ static void operations_behind_it_are_consequences(void **state) {
   job_free(&j);
 }
 
+/* Both marks in front were passed before either operation began: which is first is not told. */
+static void two_threads_at_the_head_of_one_stream_are_not_certainly_stalled(void **state) {
+  (void)state;
+  const uint32_t a = start(2, "0-1"), b = job_comm(&j, "B", "0-1");
+  for (int warm = 0; warm < 2; warm++)
+    for (uint32_t r = 0; r < 2; r++) {
+      const enum nt_progress progress = warm ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED;
+      job_call(&j, r, a, NT_FN_AllReduce, 64);
+      at(r, 1, 1 + 2 * (uint32_t)warm, progress)->thread = 1;
+      job_call(&j, r, b, NT_FN_AllReduce, 64);
+      at(r, 1, 2 + 2 * (uint32_t)warm, progress)->thread = 2;
+    }
+  struct nt_verdict *v = job_judge(&j);
+  assert_true(v->count > 0);
+  assert_int_equal(v->findings[0].class, NT_CLASS_STALLED);
+  assert_int_equal(v->findings[0].confidence, NT_LIKELY);
+  assert_int_equal(nt_rank_set_count(&v->findings[0].blame), 0);
+  job_free(&j);
+}
+
 static void at_the_head_everywhere_is_stalled(void **state) {
   (void)state;
   uint32_t a = start(3, "0-2");
@@ -665,6 +685,7 @@ int main(void) {
       cmocka_unit_test(a_device_held_by_other_work_is_to_blame),
       cmocka_unit_test(who_went_on_is_held_by_what_is_unfinished),
       cmocka_unit_test(operations_behind_it_are_consequences),
+      cmocka_unit_test(two_threads_at_the_head_of_one_stream_are_not_certainly_stalled),
       cmocka_unit_test(at_the_head_everywhere_is_stalled),
       cmocka_unit_test(who_aborts_when_only_its_own_part_is_done_has_left),
       cmocka_unit_test(who_ends_well_when_only_its_own_part_is_done_has_left),

@@ -172,13 +172,14 @@ static bool is_first(const struct nt_search *s, uint32_t rank) {
   return s->first[rank] != 0;
 }
 
-/* When the process vanished, by its trace or by what others noted of one whose trace lacks its end; 0 if it is not known to have. */
+/* When the process vanished, by its trace or, of files alone and of one that lacks its end, by what others noted; 0 if it is not
+ * known to have. */
 static int64_t vanished_ns(const struct nt_search *s, const struct nt_model_rank *rank) {
   if (has_aborted(rank) || rank->oom != NT_OOM_NONE)
     return 0;
-  if (has_vanished(s, rank))
+  if (rank->state == NT_PROCESS_VANISHED)
     return nt_model_end(rank);
-  return rank->cut && !nt_model_is_over(rank) ? rank->gone_ns : 0;
+  return has_vanished(s, rank) || (rank->cut && !nt_model_is_over(rank)) ? rank->gone_ns : 0;
 }
 
 /* All vanished one after the other in even steps, three at least, however long that took: when the first of them did. INT64_MAX
@@ -190,9 +191,17 @@ static int64_t ended_in_steps(const struct nt_search *s) {
   int64_t widest = 0, narrowest = INT64_MAX;
   uint32_t count = 0, steps = 0;
   bool all = ends && model->rank_count;
+  int64_t unknown = nt_model_absent(model); /* each may stand in the widest step */
   for (uint32_t i = 0; i < model->rank_count && all; i++) {
-    ends[count++] = vanished_ns(s, &model->ranks[i]);
-    all = ends[i] != 0;
+    const struct nt_model_rank *rank = &model->ranks[i];
+    const int64_t end = vanished_ns(s, rank);
+    if (end)
+      ends[count++] = end;
+    else if (!nt_model_is_over(rank) && !rank->live && !has_aborted(rank) &&
+             (rank->cut || has_vanished(s, rank)))
+      unknown++;
+    else
+      all = false;
   }
   for (uint32_t i = 0; i < model->gone_count && all; i++)
     ends[count++] = model->gone[i]; /* those without a trace */
@@ -206,7 +215,8 @@ static int64_t ended_in_steps(const struct nt_search *s) {
     widest = step > widest ? step : widest;
     narrowest = step < narrowest ? step : narrowest;
   }
-  const bool even = all && steps >= STEPS && widest < 2 * narrowest + ORDERED_NS + ORDERED_NS / 2;
+  const bool even = all && steps && steps + unknown >= STEPS &&
+                    widest < 2 * narrowest * (1 + unknown) + ORDERED_NS + ORDERED_NS / 2;
   const int64_t first = even ? ends[0] : INT64_MAX;
   free(ends);
   return first;

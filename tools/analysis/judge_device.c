@@ -232,6 +232,38 @@ static int64_t longest_creation(const struct nt_job *job) {
   return longest;
 }
 
+/* Another operation of the rank is at the head of the same stream as well, by another thread that launched at the same time: which of
+ * the two the device came to first is not known. NT_NONE if there is none. */
+static uint32_t raced_with(const struct nt_model_rank *rank, uint32_t index) {
+  const struct nt_model_call *own = &rank->calls[index];
+  for (uint32_t i = 0; i < rank->call_count && own->stream; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    if (call->thread != own->thread && call->stream == own->stream && call->view != NT_NONE &&
+        call->view != own->view && call->progress == NT_PROGRESS_REACHED &&
+        own->progress == NT_PROGRESS_REACHED)
+      return i;
+  }
+  return NT_NONE;
+}
+
+/* Where members may have come to two operations in two orders, they may wait for each other. */
+static void say_races(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
+                      struct nt_finding *finding) {
+  char text[NT_DESCRIBE];
+  for (uint32_t i = 0; i < stuck->waiter_count && finding->evidence.count < 8; i++) {
+    const uint32_t rank = stuck->waiters[i], call = call_in(inquiry, stuck, rank);
+    const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+    const uint32_t other = call == NT_NONE ? NT_NONE : raced_with(model, call);
+    if (other == NT_NONE)
+      continue;
+    finding->confidence = NT_LIKELY;
+    nt_lines_add(&finding->evidence,
+                 "rank %d: another thread launched %s on the same stream at the same time; where "
+                 "their orders differ, these wait for each other",
+                 model->world, nt_describe_call(text, sizeof text, inquiry->job, rank, other));
+  }
+}
+
 static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_STALLED, stuck->joint);
   char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
@@ -279,6 +311,8 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
     finding->confidence = NT_LIKELY;
     nt_lines_add(&finding->evidence, "it is the first one there: NCCL may still be connecting");
   }
+  if (!gone)
+    say_races(inquiry, stuck, finding);
   nt_say_progress(inquiry, finding, stuck);
   return status;
 }
