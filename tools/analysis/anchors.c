@@ -10,8 +10,6 @@
 
 /* Calls that must not agree without the shift, where it decides who is to blame. */
 enum { BROKEN_MIN = 2 };
-/* Calls behind it that must agree, where one made at a line of its own is all that does not. */
-enum { AGREE_MIN = 2 };
 
 /* Marks of one member from `low` on, a row for each kind. 0: not known. */
 struct marks {
@@ -292,7 +290,7 @@ struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint
   return best;
 }
 
-/* A member that made all calls but the last; NT_NONE unless most are so, and the others made that one. */
+/* A member that made all calls but the last; NT_NONE unless most are so, if those without a trace are, and the others made that one. */
 static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
   uint32_t ahead = 0, behind = NT_NONE;
   for (uint32_t i = 0; i < joint->member_count; i++) {
@@ -303,15 +301,15 @@ static uint32_t member_behind(const struct nt_joint *joint, uint32_t last) {
     if (called < last && behind == NT_NONE)
       behind = i;
   }
-  return ahead * 2 < joint->member_count ? behind : NT_NONE;
+  return ahead * 2 < joint->member_count + joint->absent ? behind : NT_NONE;
 }
 
-/* It made the call at a line from which none of those behind ever called, and what follows agrees, by other anchors as well, or
- * twice: no branch to the same call, which would be followed by as many as it is by theirs. */
+/* It made the call at a line from which none of those behind ever called, and other anchors break without the shift as well: the line
+ * alone may be a branch to the same call. */
 static bool is_at_its_own_line(const struct nt_job *job, const struct nt_joint *joint,
                                uint32_t member, uint32_t last, const struct nt_shift *shift) {
   const struct nt_model_call *call = nt_member_call(job, &joint->members[member], shift->position);
-  if (shift->run != 1 || !call || !call->at || (!shift->otherwise && shift->agree < AGREE_MIN))
+  if (shift->run != 1 || !call || !call->at || !shift->otherwise)
     return false;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_model_rank *rank = nt_member_rank(job, &joint->members[i]);
