@@ -147,6 +147,34 @@ static void a_branch_at_one_line_is_no_call_too_many(void **state) {
   assert_verdict(&j, "missing AllReduce 9 blame 1-2 waiting 0");
 }
 
+/* Six calls at one line, and one of rank 1's between them at `line`. Then all but it end. */
+static enum nt_confidence confidence_where_all_but_one_end(uint32_t line) {
+  uint32_t a = start(4);
+  for (int turn = 0; turn < 6; turn++) {
+    j.line = line;
+    if (turn == 3)
+      job_call(&j, 1, a, NT_FN_AllReduce, 1024);
+    j.line = 11;
+    job_all(&j, a, NT_FN_AllReduce, 1024);
+  }
+  for (uint32_t r = 0; r < 4; r++)
+    if (r != 1)
+      job_end(&j, r, NT_PROCESS_EXITED, 0);
+  struct nt_verdict *v = job_judge(&j);
+  assert_true(v->count > 0);
+  assert_int_equal(v->findings[0].class, NT_CLASS_LEFT);
+  const enum nt_confidence confidence = v->findings[0].confidence;
+  job_free(&j);
+  return confidence;
+}
+
+static void
+who_ended_early_is_not_accused_where_another_may_have_called_once_too_often(void **state) {
+  (void)state;
+  assert_int_equal(confidence_where_all_but_one_end(40), NT_UNDECIDED);
+  assert_int_equal(confidence_where_all_but_one_end(11), NT_CERTAIN);
+}
+
 static void a_skip_is_first_though_sizes_differ_later(void **state) {
   (void)state;
   uint32_t a = start(4);
@@ -197,6 +225,7 @@ int main(void) {
       TEST(of_two_ranks_none_is_accused_of_a_call_too_many),
       TEST(a_last_call_of_one_rank_is_missing_on_the_others),
       TEST(a_branch_at_one_line_is_no_call_too_many),
+      TEST(who_ended_early_is_not_accused_where_another_may_have_called_once_too_often),
       TEST(a_skip_is_first_though_sizes_differ_later),
       TEST(an_extra_call_is_first_though_sizes_differ_later),
       TEST(two_that_skipped_are_told_at_the_first_skip_in_any_order),

@@ -16,6 +16,14 @@
 /* Calls that would not agree without the shift, from which on it is certain. */
 enum { CERTAIN_FROM = 3 };
 
+/* Those that made fewer calls are no minority: they may have made all of theirs, and the others one too many. */
+static bool may_be_extra(const struct nt_joint *joint, uint32_t most) {
+  uint32_t fewer = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    fewer += joint->members[i].called < most;
+  return 2 * fewer >= joint->member_count;
+}
+
 void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
                        const struct nt_stuck *stuck) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
@@ -47,6 +55,12 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
                "is left over",
                nt_anchor_text(shift.anchor), inquiry->job->model->ranks[rank].world, shift.position,
                shift.run);
+  if (finding->class == NT_CLASS_LEFT && finding->confidence == NT_CERTAIN &&
+      may_be_extra(joint, joint->members[reference].called)) {
+    finding->confidence = NT_UNDECIDED;
+    nt_lines_add(&finding->evidence, "or rank %d's #%u is one too many: then nobody left early",
+                 nt_member_rank(inquiry->job, &joint->members[reference])->world, shift.position);
+  }
 }
 
 /* Blamed if the others are in the majority, those without a trace counted against it. */
