@@ -106,9 +106,9 @@ static struct queue key_of(const struct nt_p2p_end *end) {
                         .signal = end->signal};
 }
 
-/* The ends of one rank, in the order of its calls. */
+/* Which calls of one rank are ends: an end is ten times as large. */
 struct rank_ends {
-  struct nt_p2p_end *list;
+  uint32_t *calls;
   uint32_t count;
 };
 
@@ -127,12 +127,12 @@ static int gather_rank(void *ctx, uint32_t r) {
     return 0;
   for (uint32_t i = 0; i < rank->call_count; i++)
     count += is_message(gather->job, r, &rank->calls[i]);
-  out->list = count ? malloc(count * sizeof *out->list) : NULL;
-  if (count && !out->list)
+  out->calls = count ? malloc(count * sizeof *out->calls) : NULL;
+  if (count && !out->calls)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < rank->call_count && out->count < count; i++)
     if (is_message(gather->job, r, &rank->calls[i]))
-      out->list[out->count++] = end_of(gather->job, r, i);
+      out->calls[out->count++] = i;
   return 0;
 }
 
@@ -140,7 +140,8 @@ static int count_ends(const struct gather *gather, struct queues *queues) {
   int status = rehash(queues, 1024);
   for (uint32_t r = 0; r < gather->job->model->rank_count && !status; r++)
     for (uint32_t i = 0; i < gather->ranks[r].count && !status; i++) {
-      struct queue key = key_of(&gather->ranks[r].list[i]);
+      const struct nt_p2p_end end = end_of(gather->job, r, gather->ranks[r].calls[i]);
+      struct queue key = key_of(&end);
       key.count = 1;
       const uint32_t slot = slot_of(queues, &key);
       if (queues->slots[slot])
@@ -153,15 +154,13 @@ static int count_ends(const struct gather *gather, struct queues *queues) {
 
 static void place_ends(const struct gather *gather, struct queues *queues,
                        struct nt_p2p_end *ends) {
-  for (uint32_t r = 0; r < gather->job->model->rank_count; r++) {
+  for (uint32_t r = 0; r < gather->job->model->rank_count; r++)
     for (uint32_t i = 0; i < gather->ranks[r].count; i++) {
-      const struct queue key = key_of(&gather->ranks[r].list[i]);
+      const struct nt_p2p_end end = end_of(gather->job, r, gather->ranks[r].calls[i]);
+      const struct queue key = key_of(&end);
       struct queue *queue = &queues->list[queues->slots[slot_of(queues, &key)] - 1];
-      ends[queue->first + queue->count++] = gather->ranks[r].list[i];
+      ends[queue->first + queue->count++] = end;
     }
-    free(gather->ranks[r].list); /* all of a large job's would be as much again */
-    gather->ranks[r].list = NULL;
-  }
 }
 
 /* ---- order --------------------------------------------------------------------------------------- */
@@ -216,7 +215,7 @@ static int gather_all(const struct nt_job *job, struct gather *gather) {
 
 static void free_gather(struct gather *gather) {
   for (uint32_t r = 0; gather->ranks && r < gather->job->model->rank_count; r++)
-    free(gather->ranks[r].list);
+    free(gather->ranks[r].calls);
   free(gather->ranks);
 }
 
