@@ -162,7 +162,7 @@ static void note_phase(struct nt_area_header *header) {
 static void *helper_main(void *unused) {
   struct nt_area *area = &nt_process.area;
   struct nt_area_header *header = area->header;
-  struct nt_peers peers = {0};
+  struct nt_peers peers = {.directory = -1};
   (void)unused;
   prctl(PR_SET_NAME, "nccltrace", 0, 0, 0);
   own_descriptors = nt_own_descriptors();
@@ -181,8 +181,10 @@ static void *helper_main(void *unused) {
   bool shared = name && own_descriptors;
   if (name)
     *name = 0;
-  if (shared)
+  if (shared) {
+    nt_peers_start(&peers, directory);
     nt_drain_collect_beside(area->path, directory, COLLECT_GRACE_S);
+  }
   uint64_t housekeeping = 0, started = nt_clock_ns(CLOCK_MONOTONIC);
   for (;;) {
     beat(header);
@@ -215,7 +217,7 @@ static void *helper_main(void *unused) {
         nt_drain_evidence(drain);
     }
     if (shared && (housekeeping == now || (now - started < MEETING_S * UINT64_C(1000000000) &&
-                                           nt_peers_may_have_come(directory))))
+                                           nt_peers_may_have_come(&peers))))
       nt_peers_discover(&peers, directory, area);
     nt_peers_check(&peers, area);
     nt_requests_wait(TICK_MS);

@@ -2,6 +2,7 @@
 #include "preload/peers.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,10 @@
 #include "preload/oom.h"
 #include "trace/clock.h"
 
-enum { ARRIVAL_S = 2 }; /* from the making of an area until its process holds the lock */
+enum {
+  ARRIVAL_S = 2, /* from the making of an area until its process holds the lock … */
+  LATE_S = 10,   /* … and on a machine that is overloaded */
+};
 
 static bool same_job(const struct nt_area_header *a, const struct nt_area_header *b) {
   return a->world_size == b->world_size && a->restart == b->restart &&
@@ -19,13 +23,21 @@ static bool same_job(const struct nt_area_header *a, const struct nt_area_header
          memcmp(a->run_id, b->run_id, sizeof(a->run_id)) == 0;
 }
 
-bool nt_peers_may_have_come(const char *directory) {
+static bool is_recent(int fd, time_t seconds) {
   struct stat status;
   struct timespec now;
-  if (stat(directory, &status) != 0)
+  if (fstat(fd, &status) != 0)
     return false;
   clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec - status.st_mtim.tv_sec <= ARRIVAL_S;
+  return now.tv_sec - status.st_mtim.tv_sec <= seconds;
+}
+
+void nt_peers_start(struct nt_peers *peers, const char *directory) {
+  *peers = (struct nt_peers){.directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+}
+
+bool nt_peers_may_have_come(const struct nt_peers *peers) {
+  return is_recent(peers->directory, ARRIVAL_S);
 }
 
 static bool known(const struct nt_peers *peers, const char *path) {
@@ -52,7 +64,8 @@ static void meet(struct nt_peers *peers, const char *path, const struct nt_area 
   const bool ready = atomic_load_explicit(&header->ready, memory_order_acquire);
   const bool ours = same_job(header, own->header);
   if (!ready || !ours || nt_area_is_locked(peer->area.fd) != 1) {
-    if (ready && !ours)
+    /* One of ours that nobody holds is of a process that was gone before we looked. */
+    if (ready && (!ours || !is_recent(peer->area.fd, LATE_S)))
       peers->stranger[peers->strangers++ % NT_STRANGERS] = name;
     nt_area_close(&peer->area);
     return;

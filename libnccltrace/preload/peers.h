@@ -23,16 +23,20 @@ enum { NT_STRANGERS = 64 };
 struct nt_peers {
   struct nt_peer peer[NT_PEER_NOTES];
   unsigned count;
-  uint64_t
-      stranger[NT_STRANGERS]; /* names of areas of other jobs, which need not be opened again */
-  unsigned strangers;         /* so many were met; the latest are kept */
+  int directory; /* where the areas lie */
+  uint64_t stranger
+      [NT_STRANGERS]; /* names of areas of other jobs and of the dead, not to be opened again */
+  unsigned strangers; /* so many were met; the latest are kept */
 };
+
+/* Before all else; keeps a descriptor of the directory. */
+void nt_peers_start(struct nt_peers *peers, const char *directory);
 
 /* Finds new neighbours in `directory`. */
 void nt_peers_discover(struct nt_peers *peers, const char *directory, const struct nt_area *own);
 
 /* Whether an area was made or removed there in the last seconds: else looking would be opening others' areas again. */
-bool nt_peers_may_have_come(const char *directory);
+bool nt_peers_may_have_come(const struct nt_peers *peers);
 
 /* Notes those that have gone in `own`'s header: a system call a neighbour, so that the order of deaths is
  * known to one tick. */
