@@ -191,7 +191,9 @@ static int64_t ended_in_steps(const struct nt_search *s) {
   int64_t widest = 0, narrowest = INT64_MAX;
   uint32_t count = 0, steps = 0;
   bool all = ends && model->rank_count;
-  int64_t unknown = nt_model_absent(model); /* each may stand in the widest step */
+  /* Of those without a trace whose end nobody noted each may stand in the widest step. */
+  const int64_t unnoted = (int64_t)nt_model_absent(model) - model->gone_count;
+  int64_t unknown = unnoted > 0 ? unnoted : 0;
   for (uint32_t i = 0; i < model->rank_count && all; i++) {
     const struct nt_model_rank *rank = &model->ranks[i];
     const int64_t end = vanished_ns(s, rank);
