@@ -11,6 +11,10 @@
 static void abandon(struct nt_thread *thread) {
   thread->frame = 0;
   thread->entered = NULL;
+  if (thread->ends_group) { /* NCCL's own is over, whatever became of its calls */
+    thread->ends_group = false;
+    thread->group_depth = thread->pending_count = 0;
+  }
   if (!thread->open || thread->incarnation != nt_process.incarnation || !nt_recording())
     return;
   thread->open->flags |= NT_CALL_ABANDONED;

@@ -141,7 +141,7 @@ void *nt_child_graph(size_t a, size_t b, size_t c);
 /* The process forked inside the call, and this is the child: the record and the numbers are the parent's, in an area
  * that both have mapped. */
 static inline bool nt_call_is_parents(struct nt_call *call) {
-  if (NT_LIKELY(!call->record || nt_recording()))
+  if (NT_LIKELY(nt_recording()) || (!call->record && !call->comm && !call->created))
     return false;
   call->thread->frame = 0;
   call->thread->entered = NULL;

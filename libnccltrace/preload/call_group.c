@@ -57,6 +57,7 @@ void nt_enter_group_end(struct nt_call *call, const struct nt_args *args) {
   struct nt_thread *thread = call->thread;
   (void)args;
   forget_parents_calls(thread);
+  thread->ends_group = thread->group_depth == 1;
   if (thread->group_depth != 1 || !thread->pending_count || !nt_recording())
     return;
   struct nt_record *record = nt_record_start(call);
@@ -72,6 +73,7 @@ void nt_exit_group_end(struct nt_call *call, const struct nt_args *args, ncclRes
   struct nt_thread *thread = call->thread;
   (void)args;
   bool simulated = call->shape == NT_SHAPE_GROUP_SIMULATE;
+  thread->ends_group = false;
   forget_parents_calls(thread);
   end_launches(thread);
   nt_record_finish(call, result);

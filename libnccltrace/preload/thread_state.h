@@ -58,6 +58,7 @@ struct nt_thread {
   uint16_t capture_slot; /* stream of the group that was asked last whether it is being captured */
   struct nt_cuda_capture capture; /* its answer */
   bool pending_creates;           /* a communicator, at least one of the pending calls */
+  bool ends_group;                /* the open call is the end of the outermost group */
   uint32_t pending_count, pending_capacity;
   struct nt_pending *pending;
   uint32_t launch_count; /* of the group that is being ended; streams beyond the room go unmarked */

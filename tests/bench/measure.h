@@ -55,8 +55,9 @@ static inline const char *measured_library(const char *program) {
   const char *library = getenv("NCCLTRACE_LIBRARY");
   if (library && access(library, R_OK) == 0)
     return library;
-  fprintf(stderr, "%s: NCCLTRACE_LIBRARY=%s: name libnccltrace.so, as make bench does\n", program,
-          library ? library : "");
+  fprintf(stderr,
+          "%s: NCCLTRACE_LIBRARY=%s is no library: NCCLTRACE_LIBRARY=build/libnccltrace.so\n",
+          program, library ? library : "");
   return NULL;
 }
 

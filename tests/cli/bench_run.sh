@@ -39,7 +39,7 @@ check "a program that crashed, or is not there, stands in the summary, whatever 
 for name in bench_call bench_call_cold bench_call_threads bench_dlsym bench_library; do
   for library in "" "$work/none.so"; do
     env -u NCCLTRACE_LIBRARY ${library:+NCCLTRACE_LIBRARY=$library} timeout 60 "$build/bench/$name" >"$work/out" 2>"$work/err"
-    [ $? = 1 ] && [ ! -s "$work/out" ] && [ "$(cat "$work/err")" = "$name: NCCLTRACE_LIBRARY=$library: name libnccltrace.so, as make bench does" ]
+    [ $? = 1 ] && [ ! -s "$work/out" ] && [ "$(cat "$work/err")" = "$name: NCCLTRACE_LIBRARY=$library is no library: NCCLTRACE_LIBRARY=build/libnccltrace.so" ]
     check "$name measures nothing without the library (${library:-not given})" $? "$(cat "$work/out" "$work/err")"
   done
 done

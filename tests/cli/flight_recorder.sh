@@ -58,6 +58,14 @@ for line in open(f"{work}/cases"):
             print(f"FAIL dumps: {case} is {kind}, and blames nobody else: {said}, {blamed}, {run.stderr}")
 PY
 
+mkdir "$work/silent"
+for rank in 0 1; do
+  echo '{"version":"2.10","pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"}},"pg_status":{"0":{"last_enqueued_collective":-1,"last_started_collective":-1,"last_completed_collective":-1}},"entries":[]}' >"$work/silent/nccl_trace_rank_$rank"
+done
+"$tracediff" "$work/silent" >"$work/out"
+[ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided: no operations are in the dumps, .*TORCH_NCCL_TRACE_BUFFER_SIZE=2000$' && ! grep -q 'earlier operations' "$work/out"
+check "dumps without operations are undecided, and say what makes PyTorch record them" $? "$(cat "$work/out")"
+
 skip=$work/all/skip.2.10.p2
 "$tracediff" "$skip" >"$work/out"
 grep -q '^note: read from flight-recorder dumps: roots, operators and the states of processes are not in them$' "$work/out"

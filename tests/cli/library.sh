@@ -112,6 +112,12 @@ check "a call left by longjmp is noted, later calls are recorded" $? "$("$build/
 run jumps-from-above
 [ "$status" = 0 ] && [ "$(calls AllReduce | grep -c ' 5$')" = 100 ]
 check "calls from deeper than one left by longjmp are recorded too" $? "$(calls AllReduce | wc -l) calls"
+run jumps-from-group
+[ "$status" = 0 ] && "$build/nccltrace" show --json "$traces/rank0.trace" | python3 -c '
+import json, sys
+calls = [call for call in json.load(sys.stdin)[0]["calls"] if call["function"] == "AllReduce"]
+assert [(call["count"], bool(call["group"])) for call in calls] == [(4, True), (5, False)], calls'
+check "a group whose end is left by longjmp is over" $? "$("$build/nccltrace" show "$traces/rank0.trace")"
 also=""
 
 program=call_cases

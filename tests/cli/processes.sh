@@ -76,6 +76,12 @@ run fork-in-call
 [ "$status" = 0 ] && [ "$(calls rank0)" = "1/1 2/777 3/2" ]
 check "a child that was forked inside a call does not complete its parent's record" $? "status $status, $(calls rank0), $(cat "$work/out")"
 
+run fork-without-room NCCLTRACE_SIZE=256K
+# Which of the threads' calls have found room is their luck; the last one's place tells of them all.
+last=$(calls rank0)
+[ "$status" = 0 ] && [ "${last##* }" = 1502/2 ] && ! grep -q '777' <<<"$last"
+check "nor does it give back the place of a call that found no room" $? "status $status, ${last##* }, $(cat "$work/out")"
+
 run thread-ends-inside
 [ "$status" = 0 ] && [ "$(calls rank0)" = "1/555 2/1" ] &&
   "$build/nccltrace" show "$traces/rank0.trace" | grep -q '555.*never returned'

@@ -2,7 +2,8 @@
 /*
  * Another interposer in front of NCCL: it leaves an all-reduce of 666 elements by longjmp, as an
  * exception thrown through C code would, and one of 555 with the thread that makes it; it forks inside one of 777, and
- * the child returns with an error. Everything else it passes on.
+ * the child returns with an error. It leaves the end of a group by longjmp when NCCL has ended it, if that is asked for.
+ * Everything else it passes on.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,6 +14,18 @@
 #include "nccl/nccl_types.h"
 
 __attribute__((visibility("default"))) jmp_buf *jumping_target;
+
+__attribute__((visibility("default"))) int jumping_from_groups;
+__attribute__((visibility("default"))) ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupEnd(void) {
+  ncclResult_t (*next)(void);
+  *(void **)&next = dlsym(RTLD_NEXT, "ncclGroupEnd");
+  const ncclResult_t result = next();
+  if (jumping_from_groups && jumping_target)
+    longjmp(*jumping_target, 1);
+  return result;
+}
 
 __attribute__((visibility("default"))) ncclResult_t ncclAllReduce(const void *send, void *recv,
                                                                   size_t count, ncclDataType_t type,

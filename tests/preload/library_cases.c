@@ -276,6 +276,31 @@ static int jumps(void) {
   return 0;
 }
 
+static __attribute__((noinline)) int end_from_below(int depth) {
+  volatile char room[256];
+  room[0] = (char)depth;
+  return (depth > 0 ? end_from_below(depth - 1) : (int)ncclGroupEnd()) + room[0] - (char)depth;
+}
+
+/* The end of a group that is left so ends the group all the same. */
+static int jumps_from_group(void) {
+  ncclComm_t comm = one_rank();
+  jmp_buf target;
+  jmp_buf **jumping_target = dlsym(RTLD_DEFAULT, "jumping_target");
+  int *from_groups = dlsym(RTLD_DEFAULT, "jumping_from_groups");
+  check(!jumping_target || !from_groups, "the jumping interposer is not there");
+  *jumping_target = &target;
+  *from_groups = 1;
+  check(ncclGroupStart(), "start");
+  check(allreduce(comm, 4), "in the group");
+  if (setjmp(target) == 0)
+    end_from_below(4);
+  *from_groups = 0;
+  check(allreduce(comm, 5), "after the jump");
+  check(cudaStreamSynchronize(NULL), "sync");
+  return 0;
+}
+
 /* The same when the later calls come from deeper on the stack than the one that was left. */
 static __attribute__((noinline)) int from_below(ncclComm_t comm, int depth) {
   volatile char room[256];
@@ -466,6 +491,7 @@ static const struct {
     {"many-comms", many_comms},
     {"jumps", jumps},
     {"jumps-from-above", jumps_from_above},
+    {"jumps-from-group", jumps_from_group},
     {"fork-while-creating", fork_while_creating},
     {"fork-inside-list", fork_inside_list},
     {"closes-output", closes_output},

@@ -219,6 +219,41 @@ static int fork_in_call(void) {
   return 0;
 }
 
+/* The same of a call for which there is no room: so many threads have a chunk of records each. */
+static _Atomic unsigned held;
+
+static void *holds_a_chunk(void *comm) {
+  check(allreduce(comm, 1), "allreduce");
+  held++;
+  for (;;)
+    pause();
+  return NULL;
+}
+
+static void *forks_inside(void *comm) {
+  if (allreduce(comm, 777) != ncclSuccess)
+    _exit(0);
+  return NULL;
+}
+
+static int fork_without_room(void) {
+  enum { THREADS = 1500, STACK = 65536 };
+  ncclComm_t comm = one_rank();
+  pthread_attr_t small;
+  pthread_t thread;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, STACK);
+  for (unsigned i = 0; i < THREADS; i++) {
+    check(pthread_create(&thread, &small, holds_a_chunk, comm), "create");
+    while (held <= i)
+      sched_yield();
+  }
+  check(pthread_create(&thread, NULL, forks_inside, comm), "create");
+  check(pthread_join(thread, NULL), "join");
+  call_and_wait(comm, 2);
+  return 0;
+}
+
 /* A daemon: it outlives who started it, and makes its first communicator then. Its parent has one. */
 static int daemonises(void) {
   int ends[2];
@@ -657,6 +692,7 @@ static const struct named_case cases[] = {
     {"fork-in-group", fork_in_group},
     {"init-in-parents-group", init_in_parents_group},
     {"fork-in-call", fork_in_call},
+    {"fork-without-room", fork_without_room},
     {"daemon", daemonises},
     {"execs", execs},
     {"execs-again", execs_again},

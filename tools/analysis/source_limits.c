@@ -7,6 +7,7 @@
 #include "analysis/inquiry.h"
 #include "nccl/nccl_api.h"
 
+#define DUMP_SETTINGS "TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
 #define LOG_SETTINGS "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
 
 enum { LINES_MAX = 40, PROCESSES_MAX = 4 };
@@ -21,22 +22,35 @@ static bool is_operation(const struct nt_model_call *call) {
          (nt_fn_is_collective(call->fn) || call->fn == NT_FN_Send || call->fn == NT_FN_Recv);
 }
 
+/* Some are there, or a communicator's numbers say that there were. */
 static bool has_operations(const struct nt_model *model) {
-  for (uint32_t r = 0; r < model->rank_count; r++)
+  for (uint32_t r = 0; r < model->rank_count; r++) {
     for (uint32_t i = 0; i < model->ranks[r].call_count; i++)
       if (is_operation(&model->ranks[r].calls[i]))
         return true;
+    for (uint32_t v = 0; v < model->ranks[r].view_count; v++)
+      if (model->ranks[r].views[v].collectives)
+        return true;
+  }
   return false;
 }
 
 int nt_judge_silence(struct nt_inquiry *inquiry) {
-  if (inquiry->verdict->count || recorder_of(inquiry) != NT_RECORDER_LOG ||
+  const enum nt_recorder recorder = recorder_of(inquiry);
+  if (inquiry->verdict->count || recorder == NT_RECORDER_TRACE ||
       has_operations(inquiry->job->model))
     return 0;
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_UNDECIDED, NT_NONE);
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->confidence = NT_UNDECIDED;
+  if (recorder == NT_RECORDER_FLIGHT) {
+    nt_finding_say(finding, "no operations are in the dumps, so nothing can be compared: PyTorch "
+                            "keeps them with " DUMP_SETTINGS);
+    nt_lines_add(&finding->next, "run the job again with " DUMP_SETTINGS ", or with "
+                                 "LD_PRELOAD=.../libnccltrace.so NCCLTRACE_DIR=DIR");
+    return 0;
+  }
   nt_finding_say(finding, "no calls are in the logs, so nothing can be compared: NCCL writes them "
                           "with " LOG_SETTINGS);
   nt_lines_add(&finding->next, "run the job again with " LOG_SETTINGS

@@ -151,7 +151,9 @@ static void note_losses(struct nt_verdict *out) {
       lost -= model->ranks[i].cut; /* told with its file */
     left_out += model->ranks[i].left_out;
     const uint64_t there = model->ranks[i].left_out + model->ranks[i].unread;
-    if (model->ranks[i].overwritten > there)
+    const bool guessed =
+        model->ranks[i].recorder == NT_RECORDER_FLIGHT && !model->ranks[i].call_count;
+    if (model->ranks[i].overwritten > there && !guessed)
       overwritten += model->ranks[i].overwritten - there;
     comms += model->ranks[i].comms_lost;
     errors += model->ranks[i].write_errors;
