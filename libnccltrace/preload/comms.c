@@ -199,13 +199,14 @@ static struct nt_comm *take_slot(void) {
     memset(comm, 0, sizeof(*comm));
     comm->slot = slot;
     comm->index = index;
+    nt_area_use(&nt_process.area.header->comms_used, index + 1);
     return comm;
   }
   return NULL;
 }
 
 static bool some_have_ended(void) {
-  uint32_t count = nt_process.area.header->comm_count;
+  uint32_t count = nt_area_comms_used(nt_process.area.header);
   for (uint32_t i = 1; i < count && i < COMMS; i++)
     if (atomic_load_explicit(&nt_process.area.comms[i].live.state, memory_order_relaxed) >=
         NT_COMM_DESTROYED)

@@ -25,8 +25,9 @@ enum {
   TIMED_EVERY = 64, /* one place in so many has events with timing */
   EARLY = 64,       /* so many first launches of a stream, see place_early */
   STREAMS = 256,
-  BUSY_MS = 20,
-  IDLE_MS = 100,
+  HURRY_MS = 20, /* between two looks, while a stream's marks fill up … */
+  BUSY_MS = 30,  /* … while launches are outstanding … */
+  IDLE_MS = 100, /* … and while none are */
   STOP_MS = 20,
   LOOK_MS = 20,
 };
@@ -50,6 +51,7 @@ struct nt_gpu_track {
 };
 
 static struct nt_gpu_track *_Atomic tracks[STREAMS];
+static _Atomic uint32_t tracks_used; /* tracks[0, this) may be there */
 bool nt_gpu_enabled;
 /* Also the futex on which the thread sleeps and on which its end is awaited. */
 enum { NONE, RUNNING, STOPPING, STOPPED };
@@ -60,6 +62,7 @@ static void *(*_Atomic body_wanted)(void *); /* of a thread that this one is to 
 void nt_gpu_reset(bool on) {
   for (unsigned i = 0; i < STREAMS; i++)
     atomic_store_explicit(&tracks[i], NULL, memory_order_relaxed);
+  atomic_store(&tracks_used, 0);
   atomic_store(&thread_state, NONE);
   atomic_store(&looks_wanted, 0);
   atomic_store(&looks_done, 0);
@@ -158,21 +161,31 @@ static void look_at(struct nt_gpu_track *track) {
   atomic_store_explicit(&progress->polled, now, memory_order_release);
 }
 
-/* True if something was outstanding. */
-static bool look_at_all(nt_cu_context *current) {
+/* How many marks were outstanding at most on one stream. */
+static uint32_t look_at_all(nt_cu_context *current) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
-  bool outstanding = false;
-  for (unsigned i = 0; i < STREAMS; i++) {
+  const uint32_t used = atomic_load_explicit(&tracks_used, memory_order_acquire);
+  uint32_t most = 0;
+  for (unsigned i = 0; i < used; i++) {
     struct nt_gpu_track *track = atomic_load_explicit(&tracks[i], memory_order_acquire);
-    if (!track || atomic_load_explicit(&track->started, memory_order_relaxed) ==
-                      atomic_load_explicit(&track->tail, memory_order_relaxed))
+    const uint32_t outstanding = track
+                                     ? atomic_load_explicit(&track->started, memory_order_relaxed) -
+                                           atomic_load_explicit(&track->tail, memory_order_relaxed)
+                                     : 0;
+    if (!outstanding)
       continue;
-    outstanding = true;
+    most = outstanding > most ? outstanding : most;
     if (*current != track->context && driver->ctx_set_current(track->context) == NT_CU_SUCCESS)
       *current = track->context;
     look_at(track);
   }
-  return outstanding;
+  return most;
+}
+
+static long pause_ms(uint32_t outstanding) {
+  if (!outstanding)
+    return IDLE_MS;
+  return outstanding > MARKS / 2 ? HURRY_MS : BUSY_MS;
 }
 
 static void *poll_main(void *unused) {
@@ -189,7 +202,7 @@ static void *poll_main(void *unused) {
     atomic_store_explicit(&header->gpu_heartbeat_ns, nt_clock_ns(CLOCK_REALTIME),
                           memory_order_release);
     uint32_t wanted = atomic_load_explicit(&looks_wanted, memory_order_acquire);
-    bool outstanding = look_at_all(&current);
+    const uint32_t outstanding = look_at_all(&current);
     if (wanted != atomic_load_explicit(&looks_done, memory_order_relaxed)) {
       atomic_store_explicit(&looks_done, wanted, memory_order_release);
       syscall(SYS_futex, &looks_done, FUTEX_WAKE_PRIVATE, 64, NULL, NULL, 0);
@@ -199,7 +212,7 @@ static void *poll_main(void *unused) {
       nt_own_thread_start(body);
     if (wanted != atomic_load_explicit(&looks_wanted, memory_order_acquire))
       continue;
-    struct timespec pause = {0, (outstanding ? BUSY_MS : IDLE_MS) * 1000000L};
+    struct timespec pause = {0, pause_ms(outstanding) * 1000000L};
     syscall(SYS_futex, &thread_state, FUTEX_WAIT_PRIVATE, running, &pause, NULL, 0);
   }
   look_at_all(&current); /* what the process leaves behind is as late as it can be */
@@ -235,6 +248,7 @@ static struct nt_gpu_track *new_track(uint16_t slot) {
     free(track);
     return other;
   }
+  nt_area_use(&tracks_used, slot + 1u);
   start_thread();
   return track;
 }

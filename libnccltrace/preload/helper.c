@@ -69,7 +69,7 @@ static bool thread_exists(uint32_t tid) {
  * the kernel gave the number of one that is gone. */
 static bool owner_lives(const struct nt_area *area, const struct nt_chunk *chunk) {
   uint32_t tid = atomic_load_explicit(&chunk->tid, memory_order_relaxed);
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     const struct nt_chunk *other = &area->chunks[i];
     if (other != chunk && atomic_load_explicit(&other->tid, memory_order_relaxed) == tid &&
         other->serial > chunk->serial && other->thread != chunk->thread &&
@@ -104,7 +104,7 @@ static void forget_threads(struct nt_area *area) {
 }
 
 static void bury_threads(struct nt_area *area) {
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     struct nt_chunk *chunk = &area->chunks[i];
     uint32_t generation = atomic_load_explicit(&chunk->generation, memory_order_acquire);
     if (atomic_load_explicit(&chunk->state, memory_order_acquire) == NT_CHUNK_OWNED &&

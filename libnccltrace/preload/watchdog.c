@@ -71,7 +71,7 @@ static bool look_at_streams(const struct nt_area *area, uint64_t now, uint64_t *
 
 static bool look_at_chunks(const struct nt_area *area, uint64_t now) {
   bool due = false;
-  for (uint32_t i = 0; i < area->header->chunk_count && i < CHUNKS; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header) && i < CHUNKS; i++) {
     const struct nt_chunk *chunk = &area->chunks[i];
     bool owned = atomic_load_explicit(&chunk->state, memory_order_relaxed) == NT_CHUNK_OWNED;
     uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_relaxed);
@@ -85,7 +85,7 @@ static bool look_at_chunks(const struct nt_area *area, uint64_t now) {
 /* Calls that move a job on; that somebody asks for errors every second does not. */
 static uint64_t count_calls(const struct nt_area *area) {
   uint64_t count = 0;
-  for (uint32_t i = 1; i < area->header->comm_count; i++) {
+  for (uint32_t i = 1; i < nt_area_comms_used(area->header); i++) {
     const struct nt_comm_live *live = &area->comms[i].live;
     count += atomic_load_explicit(&live->state, memory_order_relaxed);
     count += atomic_load_explicit(&live->collectives, memory_order_relaxed);

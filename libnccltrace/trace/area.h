@@ -268,19 +268,39 @@ struct nt_area_header {
   uint32_t code_offset, code_size;
   uint32_t stack_offset, stack_size;
   /* fate */
-  _Atomic uint32_t phase; /* NT_PHASE_* */
-  uint32_t fate_reserved;
-  _Atomic uint64_t oom_kills; /* what the process's memory cgroup had counted, NT_OOM_UNKNOWN */
+  _Atomic uint32_t phase;      /* NT_PHASE_* */
+  _Atomic uint32_t comms_used; /* slots [0, this) have ever been taken; 0: any may have been */
+  _Atomic uint64_t oom_kills;  /* what the process's memory cgroup had counted, NT_OOM_UNKNOWN */
   /* dumps, preload/dump_thread.h */
   _Atomic uint32_t dump_signal;  /* the signal that asks for one, 0: none */
   _Atomic uint32_t dumps;        /* begun so far */
   _Atomic uint32_t dump_section; /* enum nt_dump_section being worked on, 0: no dump is going on */
-  uint32_t dump_reserved;
+  _Atomic uint32_t chunks_used;  /* the same of chunks */
   /* The last answers to requests for a dump, in a ring: the number of the newest request that it answers, and above it
    * the number of the dump that began after all of them, or one of NT_DUMP_NONE, NT_DUMP_NO_THREAD. */
   _Atomic uint64_t dump_answer[NT_DUMP_ANSWERS];
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
+
+/* A table of the area has ever been used up to here; release: whoever sees more of it finds what is there. */
+static inline void nt_area_use(_Atomic uint32_t *used, uint32_t count) {
+  uint32_t now = atomic_load_explicit(used, memory_order_relaxed);
+  while (now < count && !atomic_compare_exchange_weak_explicit(
+                            used, &now, count, memory_order_release, memory_order_relaxed))
+    ;
+}
+
+/* How many communicator slots, or chunks, there are to look through: most tables are nearly empty, and each entry is
+ * a page or a cache line that nobody else touches. Any process. */
+static inline uint32_t nt_area_comms_used(const struct nt_area_header *header) {
+  const uint32_t used = atomic_load_explicit(&header->comms_used, memory_order_acquire);
+  return used && used < header->comm_count ? used : header->comm_count;
+}
+
+static inline uint32_t nt_area_chunks_used(const struct nt_area_header *header) {
+  const uint32_t used = atomic_load_explicit(&header->chunks_used, memory_order_acquire);
+  return used && used < header->chunk_count ? used : header->chunk_count;
+}
 
 /* The lower bits of `request`; whoever asks adds its own, the helper takes all at once. */
 #define NT_REQUEST_FLUSH 1  /* write everything closed to the file and sync it */

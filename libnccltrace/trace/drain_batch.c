@@ -22,7 +22,7 @@ void nt_drain_look(struct nt_drain *drain) {
   drain->waiting_count = 0;
   drain->waiting_calls = 0;
   drain->waiting_retired = 0;
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     const struct nt_chunk *chunk = &area->chunks[i];
     if (!nt_ring_snapshot(chunk, NT_CHUNK_RECORDS, &drain->copy))
       continue;
@@ -194,7 +194,7 @@ int64_t nt_drain_batch(struct nt_drain *drain) {
 
 void nt_drain_free_chunks(struct nt_drain *drain) {
   const struct nt_area *area = drain->area;
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     struct nt_chunk *chunk = &area->chunks[i];
     if (atomic_load_explicit(&chunk->state, memory_order_acquire) == NT_CHUNK_RETIRED)
       nt_ring_free(chunk, atomic_load_explicit(&chunk->generation, memory_order_acquire), true);

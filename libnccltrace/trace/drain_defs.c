@@ -24,7 +24,7 @@ static bool is_new(const struct nt_drain *drain, struct nt_defined *known, uint3
 
 static uint32_t define_comms(struct nt_drain *drain, struct nt_buffer *payload) {
   uint32_t entries = 0;
-  for (uint32_t slot = 0; slot < drain->area->header->comm_count; slot++) {
+  for (uint32_t slot = 0; slot < nt_area_comms_used(drain->area->header); slot++) {
     struct nt_comm_facts comm;
     if (!drain->comm_numbers[slot] || !nt_area_comm(drain->area, slot, &comm))
       continue;
@@ -93,7 +93,7 @@ static int define_stacks(struct nt_drain *drain, struct nt_buffer *frames) {
 /* A look at records that change meanwhile: a wrong id is as good as none. */
 static void want_open(struct nt_drain *drain) {
   const struct nt_area *area = drain->area;
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     const struct nt_chunk *chunk = &area->chunks[i];
     const uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
     const uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
@@ -143,7 +143,7 @@ void nt_drain_undefine(struct nt_drain *drain) {
 /* ---- the end of a communicator ----------------------------------------------------------------- */
 
 bool nt_drain_has_endings(const struct nt_drain *drain) {
-  for (uint32_t slot = 0; slot < drain->area->header->comm_count; slot++)
+  for (uint32_t slot = 0; slot < nt_area_comms_used(drain->area->header); slot++)
     if (atomic_load_explicit(&drain->area->comms[slot].live.state, memory_order_relaxed) >=
         NT_COMM_DESTROYED)
       return true;
@@ -152,7 +152,7 @@ bool nt_drain_has_endings(const struct nt_drain *drain) {
 
 static bool is_in_use(const struct nt_drain *drain, uint32_t slot) {
   const struct nt_area *area = drain->area;
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     const struct nt_chunk *chunk = &area->chunks[i];
     const uint32_t closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
     const uint32_t published = atomic_load_explicit(&chunk->published, memory_order_acquire);
@@ -195,7 +195,7 @@ static void release_slot(struct nt_comm_slot *slot) {
 void nt_drain_endings(struct nt_drain *drain, bool full) {
   if (!full)
     return;
-  for (uint32_t slot = 0; slot < drain->area->header->comm_count; slot++) {
+  for (uint32_t slot = 0; slot < nt_area_comms_used(drain->area->header); slot++) {
     struct nt_ending *ending = &drain->endings[slot];
     struct nt_comm_facts comm;
     if (!nt_area_comm(drain->area, slot, &comm) || comm.live.state < NT_COMM_DESTROYED) {

@@ -73,6 +73,7 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   struct nt_chunk *old = writer->chunk;
   struct nt_chunk *chunk = claim_free(area, likely_free(area, writer));
   if (chunk) {
+    nt_area_use(&area->header->chunks_used, (uint32_t)(chunk - area->chunks) + 1);
     if (old)
       nt_ring_retire(area, writer);
     chunk_reset(area, chunk, writer, false);
@@ -104,7 +105,8 @@ void nt_chunk_retire(struct nt_area *area, struct nt_chunk *chunk, uint32_t call
 
 uint64_t nt_ring_calls(const struct nt_area *area) {
   uint64_t calls = atomic_load_explicit(&area->header->calls, memory_order_relaxed);
-  for (uint32_t i = 0; i < area->header->chunk_count; i++)
+  const uint32_t count = nt_area_chunks_used(area->header);
+  for (uint32_t i = 0; i < count; i++)
     if (atomic_load_explicit(&area->chunks[i].state, memory_order_acquire) == NT_CHUNK_OWNED)
       calls += atomic_load_explicit(&area->chunks[i].published, memory_order_relaxed);
   return calls;

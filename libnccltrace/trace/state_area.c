@@ -122,7 +122,7 @@ int nt_area_facts(const struct nt_area *area, struct nt_facts *out) {
   uint32_t peers = atomic_load_explicit(&header->peer_notes, memory_order_acquire);
   for (uint32_t i = 0; !rc && i < peers && i < NT_PEER_NOTES; i++)
     rc = nt_facts_add_peer(out, &header->peers[i]);
-  for (uint32_t i = 0; !rc && i < header->comm_count; i++) {
+  for (uint32_t i = 0; !rc && i < nt_area_comms_used(header); i++) {
     struct nt_comm_facts comm;
     if (nt_area_comm(area, i, &comm))
       rc = nt_facts_add_comm(out, &comm);
@@ -202,7 +202,7 @@ void nt_entry_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {
 static uint32_t add_open_calls(const struct nt_area *area, struct nt_buffer *out) {
   uint32_t entries = 0;
   struct nt_chunk_copy copy;
-  for (uint32_t i = 0; i < area->header->chunk_count; i++) {
+  for (uint32_t i = 0; i < nt_area_chunks_used(area->header); i++) {
     struct nt_open_call call;
     if (!nt_area_open_call(area, i, &copy, &call))
       continue;

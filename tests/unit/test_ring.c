@@ -121,6 +121,25 @@ static void every_call_is_counted_once_wherever_its_chunk_went(void **state) {
   drop_area(&area);
 }
 
+static void what_is_looked_through_has_every_chunk_that_was_claimed(void **state) {
+  (void)state;
+  struct nt_area area = make_area();
+  const uint32_t all = area.header->chunk_count;
+  assert_int_equal(nt_area_chunks_used(area.header),
+                   all); /* nothing known: all are looked through */
+  struct nt_ring_writer first = {.thread = 0}, other = {.thread = 2};
+  write_call(&area, &first, 0);
+  assert_int_equal(nt_area_chunks_used(area.header), first.chunk - area.chunks + 1);
+  write_call(&area, &other, 0);
+  assert_int_equal(nt_area_chunks_used(area.header), other.chunk - area.chunks + 1);
+  for (uint64_t i = 0; i < (uint64_t)all * NT_CHUNK_RECORDS; i++)
+    write_call(&area, &first, i);
+  assert_int_equal(nt_area_chunks_used(area.header), all);
+  atomic_store(&area.header->chunks_used, all + 1); /* damaged */
+  assert_int_equal(nt_area_chunks_used(area.header), all);
+  drop_area(&area);
+}
+
 /* Whatever is retired is drained and freed before the next chunk is full. */
 static void a_thread_that_is_drained_in_time_stays_in_two_chunks(void **state) {
   (void)state;
@@ -403,6 +422,7 @@ int main(void) {
       cmocka_unit_test(an_open_record_is_seen_as_open),
       cmocka_unit_test(a_full_chunk_is_retired_and_another_taken),
       cmocka_unit_test(every_call_is_counted_once_wherever_its_chunk_went),
+      cmocka_unit_test(what_is_looked_through_has_every_chunk_that_was_claimed),
       cmocka_unit_test(a_thread_that_is_drained_in_time_stays_in_two_chunks),
       cmocka_unit_test(without_a_free_chunk_the_oldest_calls_are_lost_and_counted),
       cmocka_unit_test(what_was_copied_before_a_restart_and_not_confirmed_counts_as_lost),
