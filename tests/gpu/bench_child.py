@@ -168,7 +168,7 @@ def main():
     torch.cuda.set_device(rank % gpus)
     dist.init_process_group("nccl", init_method="file://" + os.environ["BENCH_STORE"], rank=rank, world_size=world)
     bench = Bench(torch, dist)
-    for word in ON_SEVERAL_GPUS if gpus > 1 else ["step"] if world > 1 else ALONE:
+    for word in sys.argv[1:] or (ON_SEVERAL_GPUS if gpus > 1 else ["step"] if world > 1 else ALONE):
         bench.measure(word)
     answer(0)
     for line in sys.stdin:
