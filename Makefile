@@ -242,6 +242,7 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELP) $(TOOL_LIBS) | $(BUILD
 # Benchmarks that call NCCL get one whose calls do nothing, and may open such a CUDA driver.
 NULL_NCCL = $(BUILD)/bench/null/libnccl.so.2
 NULL_CUDA = $(BUILD)/bench/null/libcuda.so.1
+NULL_CUDART = $(BUILD)/bench/null/libcudart.so.12
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TOOL_LIBS) $(NULL_NCCL) | $(NULL_CUDA)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -262,10 +263,11 @@ $(INIT_CLOCKS): $(BUILD)/obj/tests/bench/init_clock.o
 # Traces of a job of any size.
 $(GEN_JOB): $(BUILD)/obj/tests/bench/job_plan.o
 
-$(BUILD)/obj/tests/bench/null_nccl.o $(BUILD)/obj/tests/bench/null_cuda.o: OBJ_CFLAGS = $(PIC_CFLAGS)
+$(BUILD)/obj/tests/bench/null_nccl.o $(BUILD)/obj/tests/bench/null_cuda.o $(BUILD)/obj/tests/bench/null_cudart.o: OBJ_CFLAGS = $(PIC_CFLAGS)
 $(NULL_NCCL): $(BUILD)/obj/tests/bench/null_nccl.o
 $(NULL_CUDA): $(BUILD)/obj/tests/bench/null_cuda.o
-$(NULL_NCCL) $(NULL_CUDA):
+$(NULL_CUDART): $(BUILD)/obj/tests/bench/null_cudart.o
+$(NULL_NCCL) $(NULL_CUDA) $(NULL_CUDART):
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $<

@@ -75,6 +75,11 @@ static inline bool nt_shape_is_operation(enum nt_shape shape) {
          shape == NT_SHAPE_RECV;
 }
 
+/* What streams have to do with each other: programs record events and wait for them all the time. */
+static inline bool nt_shape_is_dependency(enum nt_shape shape) {
+  return shape == NT_SHAPE_EVENT_RECORD || shape == NT_SHAPE_STREAM_WAIT;
+}
+
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
 static inline bool nt_fn_is_collective(unsigned fn) {
   return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;

@@ -93,6 +93,21 @@ NT_IN_LINE void *nt_call_begin_changed(struct nt_call *call, unsigned id, ncclCo
   return real;
 }
 
+/* The same for what has no communicator: the caller's place tells the library. */
+NT_IN_LINE void *nt_call_begin_at(struct nt_call *call, unsigned id, const void *caller,
+                                  const void *frame) {
+  struct nt_thread *thread = &nt_thread;
+  const struct nt_library *library = nt_resolve_at_once(id, caller);
+  if (NT_UNLIKELY(!library || thread->frame || !nt_recording()) ||
+      NT_UNLIKELY(nt_library_contains(library, caller)))
+    return nt_call_begin_changed(call, id, NULL, caller, frame);
+  call->comm = NULL;
+  call->thread = thread;
+  thread->frame = (uintptr_t)frame;
+  thread->return_address = ((void *const *)frame)[1];
+  return library->fn[id];
+}
+
 /* Finds the communicator and the real function, which is `id` of its library; sets call->thread if the call is to be
  * recorded. `frame` is the wrapper's stack frame, `caller` its return address. NULL: no NCCL has this function. */
 NT_IN_LINE void *nt_call_begin(struct nt_call *call, unsigned id, ncclComm_t handle,
@@ -102,6 +117,8 @@ NT_IN_LINE void *nt_call_begin(struct nt_call *call, unsigned id, ncclComm_t han
   if (shape == NT_SHAPE_COLL || shape == NT_SHAPE_COLL_P2P)
     nt_call_ahead(thread); /* messages mostly come in groups, one hard upon the other */
   struct nt_comm *comm = thread->last_comm;
+  if (nt_shape_is_dependency(shape))
+    return nt_call_begin_at(call, id, caller, frame);
   if (!nt_shape_is_operation(shape))
     return nt_call_begin_slowly(call, id, handle, caller, frame);
   if (NT_UNLIKELY(!comm || !handle || thread->frame) ||

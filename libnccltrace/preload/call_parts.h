@@ -111,9 +111,6 @@ NT_IN_LINE void nt_record_finish(struct nt_call *call, ncclResult_t result) {
  * the same handle on every device; -1 if not known. */
 uint16_t nt_stream_slot(cudaStream_t stream, int device);
 
-/* Slot of a stream that has one already, 0 otherwise. */
-uint16_t nt_stream_known(cudaStream_t stream);
-
 /* Whether what the thread launches on the stream is being captured; asked once a stream of a group. A capture that is
  * seen here is one with operations of NCCL. */
 struct nt_cuda_capture nt_capture_ask(struct nt_thread *thread, uint16_t slot, cudaStream_t stream);

@@ -5,10 +5,7 @@
 
 uint16_t nt_find_stream(uint64_t key, bool make, int device) {
   struct nt_area_header *header = nt_process.area.header;
-  uint32_t count = header->stream_count;
-  /* Every event that the program records comes here: no division. */
-  uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-  uint32_t index = (uint32_t)(hash * count >> 32);
+  uint32_t count = header->stream_count, index = nt_stream_place(key);
   for (uint32_t tried = 0; tried < count; tried++, index++) {
     if (index == count)
       index = 0;
@@ -33,11 +30,10 @@ uint16_t nt_stream_slot(cudaStream_t stream, int device) {
   return nt_find_stream(nt_stream_key(stream, device), true, device);
 }
 
-uint16_t nt_stream_known(cudaStream_t stream) {
+uint16_t nt_default_stream_known(cudaStream_t stream) {
   const struct nt_cuda_driver *driver = nt_cuda_driver_known();
   int device = -1;
-  if ((uintptr_t)stream <= NT_LAST_DEFAULT_STREAM &&
-      (!driver || driver->ctx_get_device(&device) != NT_CU_SUCCESS))
+  if (!driver || driver->ctx_get_device(&device) != NT_CU_SUCCESS)
     return 0;
   return nt_find_stream(nt_stream_key(stream, device), false, device);
 }

@@ -27,6 +27,28 @@ NT_IN_LINE uint64_t nt_stream_key(cudaStream_t stream, int device) {
 /* The slot of a stream; `make`: a new one if it has none. 0 if there is none. */
 uint16_t nt_find_stream(uint64_t key, bool make, int device);
 
+/* Where a stream's slot is looked for first; slot 0 is never one. No division. */
+NT_IN_LINE uint32_t nt_stream_place(uint64_t key) {
+  const uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+  return (uint32_t)(hash * nt_process.area.header->stream_count >> 32);
+}
+
+/* Of a default stream: which of the device's it is must be asked. */
+uint16_t nt_default_stream_known(cudaStream_t stream);
+
+/* Slot of a stream that has one already, 0 otherwise. */
+NT_IN_LINE uint16_t nt_stream_known(cudaStream_t stream) {
+  if (NT_UNLIKELY((uintptr_t)stream <= NT_LAST_DEFAULT_STREAM))
+    return nt_default_stream_known(stream);
+  const uint64_t key = nt_stream_key(stream, -1);
+  const uint32_t place = nt_stream_place(key);
+  const uint64_t found =
+      atomic_load_explicit(&nt_process.area.streams[place].handle, memory_order_acquire);
+  if (NT_LIKELY(found == key))
+    return (uint16_t)place;
+  return found || !place ? nt_find_stream(key, false, -1) : 0;
+}
+
 /* Of an operator that NCCL does not define. */
 uint8_t nt_normal_user_op(const struct nt_comm *comm, int op);
 

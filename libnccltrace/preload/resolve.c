@@ -16,17 +16,9 @@
 #include "preload/fork_lock.h"
 #include "preload/modules.h"
 
-enum { SITES = 1024 /* power of two */ };
-
-/* A site without a caller was of an object that is unloaded: it has no meaning, and may be used again. */
-struct site {
-  const void *caller;
-  const struct nt_library *library;
-};
-
-static struct site site_pool[SITES / 2];
+static struct nt_site site_pool[NT_SITES / 2];
 static unsigned site_count;
-static struct site *site_table[SITES];
+struct nt_site *nt_sites[NT_SITES];
 static struct nt_fork_lock lock;
 
 /* The loaded object that holds `address`, NULL if it cannot be told. */
@@ -108,27 +100,23 @@ static void *find_scope(unsigned fn, const void *caller) {
   return is_scope(handle, fn) ? handle : NULL;
 }
 
-static unsigned site_hash(const void *caller) {
-  return (unsigned)((uintptr_t)caller * UINT64_C(0x9e3779b97f4a7c15) >> 54) & (SITES - 1);
-}
-
 /* Under the lock. A site that is used again may be seen by a reader with its old caller and its new library, but only by
  * one whose object is unloaded. */
 static void remember(const void *caller, const struct nt_library *library) {
-  unsigned i = site_hash(caller);
-  for (; site_table[i]; i = (i + 1) & (SITES - 1)) {
-    if (site_table[i]->caller)
+  unsigned i = nt_site_hash(caller);
+  for (; nt_sites[i]; i = (i + 1) & (NT_SITES - 1)) {
+    if (nt_sites[i]->caller)
       continue;
-    site_table[i]->library = library;
-    __atomic_store_n(&site_table[i]->caller, caller, __ATOMIC_RELEASE);
+    nt_sites[i]->library = library;
+    __atomic_store_n(&nt_sites[i]->caller, caller, __ATOMIC_RELEASE);
     return;
   }
-  if (site_count == SITES / 2)
+  if (site_count == NT_SITES / 2)
     return; /* further call sites pay for their look-up each time */
-  struct site *site = &site_pool[site_count];
-  *site = (struct site){caller, library};
+  struct nt_site *site = &site_pool[site_count];
+  *site = (struct nt_site){caller, library};
   __atomic_store_n(&site_count, site_count + 1, __ATOMIC_RELEASE);
-  __atomic_store_n(&site_table[i], site, __ATOMIC_RELEASE);
+  __atomic_store_n(&nt_sites[i], site, __ATOMIC_RELEASE);
 }
 
 static __attribute__((noinline)) const struct nt_library *resolve_slowly(unsigned fn,
@@ -160,8 +148,8 @@ void *nt_resolve_untraced(unsigned fn, const void *caller) {
 }
 
 const struct nt_library *nt_resolve(unsigned fn, const void *caller) {
-  for (unsigned i = site_hash(caller);; i = (i + 1) & (SITES - 1)) {
-    struct site *site = __atomic_load_n(&site_table[i], __ATOMIC_ACQUIRE);
+  for (unsigned i = nt_site_hash(caller);; i = (i + 1) & (NT_SITES - 1)) {
+    struct nt_site *site = __atomic_load_n(&nt_sites[i], __ATOMIC_ACQUIRE);
     if (!site)
       return resolve_slowly(fn, caller);
     /* One place may call NCCL and the CUDA runtime, as libffi does. */
@@ -185,7 +173,7 @@ struct loaded {
     uintptr_t caller; /* in ascending order */
     unsigned site;
     bool stays;
-  } at[SITES / 2];
+  } at[NT_SITES / 2];
   unsigned count;
 };
 
@@ -238,7 +226,7 @@ static void forget_unloaded(void) {
   nt_modules_each(mark_loaded, &loaded);
   nt_fork_lock(&lock);
   for (unsigned i = 0; i < loaded.count; i++) {
-    struct site *site = &site_pool[loaded.at[i].site];
+    struct nt_site *site = &site_pool[loaded.at[i].site];
     if (!loaded.at[i].stays && (uintptr_t)site->caller == loaded.at[i].caller)
       __atomic_store_n(&site->caller, NULL, __ATOMIC_RELEASE);
   }

@@ -18,9 +18,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LINE = 64
 COUNT = 200  # all in one chunk of records
 # The functions of the path besides those that record; which of them are in line is the compiler's choice.
-PATH = {"ncclAllReduce", "ncclSend", "ncclGroupStart", "ncclGroupEnd", "nt_settle", "nt_resolve", "open_call",
-        "nt_call_begin_slowly", "nt_comm_resolve_all"}
+PATH = {"ncclAllReduce", "ncclSend", "ncclGroupStart", "ncclGroupEnd", "cudaEventRecord", "cudaStreamWaitEvent",
+        "nt_settle", "nt_resolve", "open_call", "nt_call_begin_slowly", "nt_comm_resolve_all", "nt_gpu_next"}
 RECORDERS = re.compile(r"nt_(enter|exit)_\w+$")
+ROWS = {"send": "grouped_send", "depend": "dependency", "foreign": "foreign_event"}
 work = tempfile.TemporaryDirectory()
 failed = False
 
@@ -80,11 +81,11 @@ def gate(name, value):
 def path_of(kind):
     costs = instructions("path_measured", [PROGRAM, kind, str(COUNT)])
     bare = instructions("path_measured", [PROGRAM, kind, str(COUNT)], traced=False)
-    gate({"send": "grouped_send"}.get(kind, kind) + "_instructions", (sum(costs.values()) - sum(bare.values())) / COUNT)
+    gate(ROWS.get(kind, kind) + "_instructions", (sum(costs.values()) - sum(bare.values())) / COUNT)
     entered = {place for place, cost in costs.items() if cost}
     # Who enters neither the C library, the loader nor the driver allocates nothing, and asks the kernel only by an
     # instruction of its own.
-    others = {place for place in entered if place[0] not in ("path_calls", "libnccltrace.so", "libnccl.so.2")}
+    others = {place for place in entered if place[0] not in ("path_calls", "libnccltrace.so", "libnccl.so.2", "libcudart.so.12")}
     check("%s: nothing but the library and NCCL is entered" % kind, not others, others)
     own = {name.split("@")[0] for file, name in entered if file == "libnccltrace.so"}
     check("%s: no lock is taken and nothing slow is called" % kind,
@@ -148,6 +149,8 @@ def python_stack():
 
 path_of("allreduce")
 path_of("send")
+path_of("depend")
+path_of("foreign")
 lines()
 python_stack()
 sys.exit(failed)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls for tests/cli/call_path.sh, which counts what the library executes and stores in them. They go to the NCCL of the
- * benchmarks, whose calls do nothing.
+ * benchmarks and to their CUDA runtime, whose calls do nothing.
  *
- *   path_calls allreduce|send COUNT    calls inside path_measured
+ *   path_calls KIND COUNT              calls inside path_measured: allreduce; send, in groups of eight; depend, an event of
+ *                                      NCCL's stream recorded and waited for, in turns; foreign, an event of another stream
  *   path_calls threads                 two threads on communicators of their own; prints where the marks are
  */
 #include <pthread.h>
@@ -21,16 +22,21 @@ ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int p
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+int cudaEventRecord(void *event, cudaStream_t stream);
+int cudaStreamWaitEvent(cudaStream_t stream, void *event, unsigned flags);
 void path_allreduces(ncclComm_t comm, int count);
 void path_sends(ncclComm_t comm, int count);
+void path_dependencies(ncclComm_t comm, int count);
+void path_foreign(ncclComm_t comm, int count);
 void path_measured(void (*calls)(ncclComm_t, int), ncclComm_t comm, int count);
 
 enum { RANKS = 8 };
-static char buffer[4096];
+static char buffer[4096], stream[2], event[2]; /* the second ones are not NCCL's */
 
 __attribute__((noinline)) void path_allreduces(ncclComm_t comm, int count) {
   for (int i = 0; i < count; i++)
-    ncclAllReduce(buffer, buffer + 64 * (i % 64), 1024, ncclFloat32, ncclSum, comm, NULL);
+    ncclAllReduce(buffer, buffer + 64 * (i % 64), 1024, ncclFloat32, ncclSum, comm,
+                  (cudaStream_t)(void *)&stream[0]);
 }
 
 __attribute__((noinline)) void path_sends(ncclComm_t comm, int count) {
@@ -40,6 +46,20 @@ __attribute__((noinline)) void path_sends(ncclComm_t comm, int count) {
       ncclSend(buffer, 1024, ncclFloat32, peer, comm, NULL);
     ncclGroupEnd();
   }
+}
+
+__attribute__((noinline)) void path_dependencies(ncclComm_t comm, int count) {
+  (void)comm;
+  for (int i = 0; i < count; i += 2) {
+    cudaEventRecord(&event[0], (cudaStream_t)(void *)&stream[0]);
+    cudaStreamWaitEvent((cudaStream_t)(void *)&stream[1], &event[0], 0);
+  }
+}
+
+__attribute__((noinline)) void path_foreign(ncclComm_t comm, int count) {
+  (void)comm;
+  for (int i = 0; i < count; i++)
+    cudaEventRecord(&event[1], (cudaStream_t)(void *)&stream[1]);
 }
 
 /* What the counting tools collect. */
@@ -85,6 +105,14 @@ static int run_threads(void) {
   return 0;
 }
 
+static const struct {
+  const char *name;
+  void (*calls)(ncclComm_t, int);
+} kinds[] = {{"allreduce", path_allreduces},
+             {"send", path_sends},
+             {"depend", path_dependencies},
+             {"foreign", path_foreign}};
+
 int main(int argc, char **argv) {
   for (int i = 0; i < THREADS; i++) {
     const ncclUniqueId id = {{(char)(i + 1)}};
@@ -95,8 +123,14 @@ int main(int argc, char **argv) {
     return run_threads();
   if (argc != 3)
     return 2;
-  void (*calls)(ncclComm_t, int) = strcmp(argv[1], "send") ? path_allreduces : path_sends;
-  calls(comms[0], RANKS); /* what is found out once: the communicator, the caller, the stream */
-  path_measured(calls, comms[0], atoi(argv[2]));
-  return 0;
+  path_allreduces(comms[0], RANKS); /* the first stream is NCCL's */
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (strcmp(argv[1], kinds[i].name))
+      continue;
+    kinds[i].calls(comms[0],
+                   RANKS); /* what is found out once: the communicator, the caller, the stream */
+    path_measured(kinds[i].calls, comms[0], atoi(argv[2]));
+    return 0;
+  }
+  return 2;
 }

@@ -69,10 +69,11 @@ $(BUILD)/preload/call_cases $(BUILD)/preload/fate_cases $(BUILD)/preload/process
 	$(Q)$(CC) $(NT_CPPFLAGS) -Itests/sim/include $(NT_CFLAGS) -o $@ $< -L$(BUILD)/sim \
 	  -l:libnccl.so.2 -l:libcudart.so.13 -Wl,-rpath-link,$(BUILD)/sim -ldl
 
-# Its NCCL is that of the benchmarks.
-NULL_LINK = $(BUILD)/bench/null/libnccl.so.2 -Wl,-rpath,$(abspath $(BUILD))/bench/null -Wl,-z,now
+# Their NCCL and CUDA runtime are those of the benchmarks.
+NULL_LIBRARIES = $(BUILD)/bench/null/libnccl.so.2 $(BUILD)/bench/null/libcudart.so.12
+NULL_LINK = $(NULL_LIBRARIES) -Wl,-rpath,$(abspath $(BUILD))/bench/null -Wl,-z,now
 scenario: $(BUILD)/preload/path_calls $(BUILD)/preload/flood
-$(BUILD)/preload/path_calls $(BUILD)/preload/flood: $(BUILD)/preload/%: tests/preload/%.c $(BUILD)/bench/null/libnccl.so.2 $(BUILD)/.flags
+$(BUILD)/preload/path_calls $(BUILD)/preload/flood: $(BUILD)/preload/%: tests/preload/%.c $(NULL_LIBRARIES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -o $@ $< $(NULL_LINK)
