@@ -30,7 +30,8 @@ import sys
 import time
 
 DEPTH = 14          # of the loop around all_reduce; PyTorch adds two frames
-CALLS, PAIRS, STEPS = 200, 100, 4
+CALLS, BATCHES, PAIRS, STEPS = 200, 5, 100, 4
+ISSUED = CALLS * BATCHES        # all-reduces in one asking for `issue`
 ALONE = ["issue", "stream", "overlap", "step", "inline", "step-small", "inline-small"]
 ON_SEVERAL_GPUS = ["latency", "ddp", "ddp-serial", "ddp-inline", "fsdp", "fsdp-serial", "fsdp-small"]
 
@@ -68,7 +69,7 @@ class Bench:
             self.torch.cuda.synchronize()
             return spent / CALLS
         above, samples = len(inspect.stack(0)), []
-        for _ in range(5):
+        for _ in range(BATCHES):
             samples.append(deep(DEPTH - above - 2, calls))
         return statistics.median(samples)
 
