@@ -4,6 +4,9 @@
  *
  *   stop=RANK, skip=RANK  the rank leaves out a call, with all after it or alone; prints `#SEQ`, the position of that
  *                         all-reduce on its tensor-parallel communicator
+ *   cross=RANK            the rank makes the last all-reduce of all ranks before that of its tensor-parallel communicator, the
+ *                         others after it; prints the position of the latter
+ *   stall=RANK            all make that all-reduce, and it does not end; prints its position
  *   other=RANK            half-way the rank passes another count to an all-reduce of its tensor-parallel communicator, and
  *                         nothing comes of it; prints its position as well
  *   abort                 in the end all others abort their communicators and exit with 1
@@ -386,7 +389,7 @@ static int begin(struct writer *w) {
 static void leave(struct writer *w, uint64_t now) {
   const bool aborts = w->order->ending == ABORTS;
   struct nt_area_header *h = w->area.header;
-  if (w->order->ending == STAYS || (aborts && w->rank == w->plan->shape.fault))
+  if (w->order->ending == STAYS || (aborts && w->rank == w->plan->shape.faulty))
     return;
   now += w->rank * 7919 % 20000 * 1000;
   for (int comm = JOB_COMMS; comm-- > 0;) {
@@ -422,7 +425,7 @@ static int write_rank(struct writer *w, uint64_t end) {
     for (uint32_t i = 0; i < w->plan->issued[w->rank]; i++) {
       if (job_skips(w->plan, w->rank, i))
         continue;
-      struct job_op op = w->plan->programs[w->stage][i];
+      struct job_op op = *job_op_at(w->plan, w->rank, i);
       op.count += w->rank == w->order->other && i == w->order->other_index;
       put_op(w, &op, i);
       put_marks(w, &op, i);
@@ -501,20 +504,32 @@ static const char *behind(const char *word, const char *name) {
   return !strncmp(word, name, length) && word[length] == '=' ? word + length + 1 : NULL;
 }
 
+static bool parse_fault(const char *word, struct job_shape *shape) {
+  static const char *const words[] = {
+      [JOB_SKIPS] = "skip", [JOB_STOPS] = "stop", [JOB_CROSSES] = "cross", [JOB_STALLS] = "stall"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *rank = behind(word, words[i]);
+    if (!rank)
+      continue;
+    shape->faulty = (uint32_t)atoi(rank);
+    shape->fault = (enum job_fault)i;
+    return true;
+  }
+  return false;
+}
+
 static int parse(int argc, char **argv, struct job_shape *shape, struct order *order) {
   uint32_t *const numbers[] = {&shape->tp, &shape->pp, &shape->dp, &shape->ep, &shape->ops};
   if (argc < 7)
     return -1;
-  *shape = (struct job_shape){.fault = UINT32_MAX};
+  *shape = (struct job_shape){.faulty = UINT32_MAX};
   *order = (struct order){.directory = argv[1], .size = FILE_SIZE, .other = UINT32_MAX};
   for (int i = 0; i < 5; i++)
     *numbers[i] = (uint32_t)atoi(argv[2 + i]);
   for (int i = 7; i < argc; i++) {
-    const char *stop = behind(argv[i], "stop"), *skip = behind(argv[i], "skip");
     const char *size = behind(argv[i], "size"), *other = behind(argv[i], "other");
-    if (stop || skip) {
-      shape->fault = (uint32_t)atoi(stop ? stop : skip);
-      shape->stops = stop != NULL;
+    if (parse_fault(argv[i], shape)) {
+      continue;
     } else if (size) {
       order->size = (uint64_t)atoll(size);
     } else if (other) {
@@ -533,8 +548,9 @@ int main(int argc, char **argv) {
   struct order order;
   struct job_plan plan;
   if (parse(argc, argv, &shape, &order)) {
-    fprintf(stderr, "usage: gen_job DIR TP PP DP EP OPS [stop=RANK|skip=RANK] [other=RANK] "
-                    "[abort|leave] [size=BYTES]\n");
+    fprintf(stderr,
+            "usage: gen_job DIR TP PP DP EP OPS [stop=RANK|skip=RANK|cross=RANK|stall=RANK] "
+            "[other=RANK] [abort|leave] [size=BYTES]\n");
     return 2;
   }
   int status = job_plan_make(&shape, &plan);
@@ -544,8 +560,8 @@ int main(int argc, char **argv) {
   }
   if (status)
     fprintf(stderr, "gen_job: the traces could not be made\n");
-  if (!status && plan.skipped != UINT32_MAX)
-    printf("#%u\n", position_of(&plan, shape.fault, plan.skipped));
+  if (!status && plan.hit != UINT32_MAX)
+    printf("#%u\n", position_of(&plan, shape.faulty, plan.hit));
   if (!status && order.other < plan.ranks)
     printf("#%u\n", position_of(&plan, order.other, order.other_index));
   job_plan_free(&plan);

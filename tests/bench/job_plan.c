@@ -7,7 +7,7 @@
 #include "nccl/nccl_api.h"
 #include "nccl/nccl_types.h"
 
-enum { LAYERS = 4, MICRO_BATCHES = 4, SKIP_BEFORE_END = 3 };
+enum { LAYERS = 4, MICRO_BATCHES = 4, HIT_BEFORE_END = 3 };
 enum { SIMULATED = 36, AGAIN = 32 }; /* steps: of a long job, and of these those that come again */
 enum { GAP = 150, ISSUE = 80, COMPUTE = 4000, TRANSFER = 1500 }; /* 100 ns */
 
@@ -152,20 +152,45 @@ static int make_programs(struct job_plan *plan) {
   return 0;
 }
 
-static uint32_t pick_skipped(const struct job_plan *plan) {
-  if (plan->shape.fault >= plan->ranks)
-    return UINT32_MAX;
-  const uint32_t stage = job_stage(plan, plan->shape.fault);
+/* Who crosses does so with the last all-reduce: earlier ones have others of the same size behind them, in whose place it
+ * would come. */
+static void pick_hit(struct job_plan *plan) {
+  plan->hit = plan->met = UINT32_MAX;
+  if (plan->shape.faulty >= plan->ranks)
+    return;
+  const uint32_t stage = job_stage(plan, plan->shape.faulty);
+  const uint32_t wanted = plan->shape.fault == JOB_CROSSES ? 1 : HIT_BEFORE_END;
+  const struct job_op *ops = plan->programs[stage];
   uint32_t seen = 0;
-  for (uint32_t i = plan->lengths[stage]; i-- > 0;)
-    if (plan->programs[stage][i].comm == JOB_TP && ++seen == SKIP_BEFORE_END)
-      return i;
-  return UINT32_MAX;
+  for (uint32_t i = plan->lengths[stage]; i-- > 0 && seen < wanted;) {
+    if (ops[i].comm == JOB_WORLD && ops[i].kind == JOB_COLLECTIVE)
+      plan->met = i;
+    if (ops[i].comm == JOB_TP && ++seen == wanted)
+      plan->hit = i;
+  }
+}
+
+static bool has_fault(const struct job_plan *plan, uint32_t rank, enum job_fault fault) {
+  return rank == plan->shape.faulty && fault == plan->shape.fault && plan->hit != UINT32_MAX;
 }
 
 bool job_skips(const struct job_plan *plan, uint32_t rank, uint32_t index) {
-  return rank == plan->shape.fault &&
-         (plan->shape.stops ? index >= plan->skipped : index == plan->skipped);
+  return (has_fault(plan, rank, JOB_SKIPS) && index == plan->hit) ||
+         (has_fault(plan, rank, JOB_STOPS) && index >= plan->hit);
+}
+
+const struct job_op *job_op_at(const struct job_plan *plan, uint32_t rank, uint32_t index) {
+  const struct job_op *ops = plan->programs[job_stage(plan, rank)];
+  if (!has_fault(plan, rank, JOB_CROSSES) || index < plan->hit || index > plan->met)
+    return &ops[index];
+  return index == plan->met ? &ops[plan->hit] : &ops[index + 1];
+}
+
+/* The operation that the rank is at is the one that does not end. */
+static bool stalls(const struct job_plan *plan, uint32_t rank, enum job_comm comm) {
+  const uint32_t faulty = plan->shape.faulty;
+  return has_fault(plan, faulty, JOB_STALLS) && comm == JOB_TP && plan->at[rank] == plan->hit &&
+         job_comm_color(plan, comm, rank) == job_comm_color(plan, comm, faulty);
 }
 
 /* ---- times ---------------------------------------------------------------------------------------
@@ -234,7 +259,7 @@ static uint32_t noise(uint32_t rank, uint32_t index, uint32_t scale) {
 }
 
 static const struct job_op *op_at(const struct job_plan *plan, uint32_t rank) {
-  return &plan->programs[job_stage(plan, rank)][plan->at[rank]];
+  return job_op_at(plan, rank, plan->at[rank]);
 }
 
 static void set_time(const struct job_plan *plan, uint32_t **times, uint32_t rank, uint32_t index,
@@ -269,7 +294,7 @@ static void meet_all(struct events *e, uint32_t rank, enum job_comm comm) {
   const uint32_t color = job_comm_color(e->plan, comm, rank), size = job_comm_size(e->plan, comm);
   const uint32_t latest = e->comms[comm][color].latest;
   e->comms[comm][color].latest = e->device[rank] > latest ? e->device[rank] : latest;
-  if (++e->comms[comm][color].here < size)
+  if (++e->comms[comm][color].here < size || stalls(e->plan, rank, comm))
     return;
   const uint32_t end = e->comms[comm][color].latest + TRANSFER;
   e->comms[comm][color].here = e->comms[comm][color].latest = 0;
@@ -320,14 +345,14 @@ static void advance(struct events *e, uint32_t rank) {
   }
 }
 
-/* What hosts still call while their devices stand. The faulty one does not come to its last synchronisation. */
+/* What hosts still call while their devices stand. Who leaves a call out does not come to its last synchronisation. */
 static void run_ahead(struct events *e, uint32_t rank) {
   struct job_plan *plan = e->plan;
   const uint32_t stage = job_stage(plan, rank), length = plan->lengths[stage];
   uint32_t index = plan->at[rank];
   for (index += index < length; index < length; index++) {
-    const bool sync = plan->programs[stage][index].kind == JOB_SYNC;
-    if (sync && rank == plan->shape.fault)
+    const bool sync = job_op_at(plan, rank, index)->kind == JOB_SYNC;
+    if (sync && (has_fault(plan, rank, JOB_SKIPS) || has_fault(plan, rank, JOB_STOPS)))
       break;
     if (!job_skips(plan, rank, index))
       issue(e, rank, index);
@@ -391,7 +416,7 @@ int job_plan_make(const struct job_shape *shape, struct job_plan *out) {
     if (!out->enters[r] || !out->ends[r])
       return -1;
   }
-  out->skipped = pick_skipped(out);
+  pick_hit(out);
   return run(out);
 }
 

@@ -4,9 +4,8 @@
  *
  * Tensor, pipeline and data parallelism with FSDP, and expert parallelism as a part of the data-parallel
  * ranks. A device works on its operations one after the other, an operation ends when all its ranks are
- * at it; the host runs ahead until it synchronises, once a step. One rank may leave out one all-reduce of its
- * tensor-parallel group near the end, or that and all after it: then the job hangs, and what hangs follows from
- * the rules above.
+ * at it; the host runs ahead until it synchronises, once a step. Near the end something may be wrong with one rank's
+ * tensor-parallel group (enum job_fault): then the job hangs, and what hangs follows from the rules above.
  */
 #ifndef NT_JOB_PLAN_H
 #define NT_JOB_PLAN_H
@@ -16,11 +15,19 @@
 
 enum job_comm { JOB_WORLD, JOB_TP, JOB_PP, JOB_DP, JOB_EP, JOB_COMMS };
 
+/* What becomes of one all-reduce of the group. */
+enum job_fault {
+  JOB_SKIPS, /* the rank leaves it out */
+  JOB_STOPS, /* the rank leaves it out, and all calls after it */
+  JOB_CROSSES, /* the rank makes the step's all-reduce of all ranks first, which the others make after it */
+  JOB_STALLS /* all make it, and it does not end */
+};
+
 struct job_shape {
   uint32_t tp, pp, dp, ep; /* ep divides dp; 1: no experts */
   uint32_t ops;            /* calls of NCCL on communicators that an inner stage makes */
-  uint32_t fault;          /* the rank that leaves out a call, UINT32_MAX: none */
-  bool stops;              /* it makes no call after that either */
+  uint32_t faulty;         /* the rank with the fault, UINT32_MAX: none */
+  enum job_fault fault;
 };
 
 enum job_kind { JOB_COLLECTIVE, JOB_SEND, JOB_RECV, JOB_EXCHANGE, JOB_SYNC };
@@ -45,8 +52,8 @@ struct job_plan {
   uint32_t **enters, **ends;
   uint32_t *issued; /* by rank: operations that its host called, skipped ones included */
   uint32_t *at;     /* by rank: the operation that its device is at; its program's length: none */
-  uint32_t
-      skipped; /* index of the operation that the faulty rank does not call; UINT32_MAX: none */
+  uint32_t hit;     /* index of the operation that the fault is about; UINT32_MAX: none */
+  uint32_t met;     /* of the step's all-reduce of all ranks behind it */
 };
 
 /* Returns 0, or -1 when there is no memory or the shape makes no sense. Free it either way. */
@@ -61,6 +68,8 @@ uint32_t job_comm_rank(const struct job_plan *plan, enum job_comm comm, uint32_t
 /* World rank of a member. */
 uint32_t job_comm_member(const struct job_plan *plan, enum job_comm comm, uint32_t color,
                          uint32_t comm_rank);
+/* What the rank calls in this place. */
+const struct job_op *job_op_at(const struct job_plan *plan, uint32_t rank, uint32_t index);
 /* When the rank's host called the operation, and when its device was done with it; 100 ns since the start. */
 uint64_t job_enter(const struct job_plan *plan, uint32_t rank, uint32_t index);
 uint64_t job_end(const struct job_plan *plan, uint32_t rank, uint32_t index);

@@ -283,7 +283,9 @@ static int judge(struct nt_knot *knot) {
     common = NT_NONE; /* a majority that leaves nobody to differ from it is none */
     if (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER)
       voted = nt_knot_vote_on_messages(knot, finding, &skipped, &status);
-    if (!voted && !status)
+    if (!voted && !status && finding->class == NT_CLASS_CYCLE)
+      common = nt_knot_vote_in_pairs(knot, finding, &status);
+    if (!voted && !status && common == NT_NONE)
       status = blame(knot, common, finding, &skipped);
   }
   if (status)

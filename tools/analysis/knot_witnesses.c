@@ -5,16 +5,40 @@
  * First who lacks a collective that these made there, or made it one turn late; then who made a message that none of them
  * made, and who left one out that all of them made.
  */
+#include "analysis/foretell.h"
 #include "analysis/knot_parts.h"
 #include "analysis/passages.h"
 #include "analysis/witnesses.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
-/* Has the member gone past the collective, at a line that it had used? From a new one it may have taken another order. */
+/* Such a call has come right behind such another one before. */
+static bool has_come_so(const struct nt_job *job, uint32_t rank, const struct nt_model_call *call) {
+  const struct nt_model_call *calls = job->model->ranks[rank].calls, *last = NULL, *before = NULL;
+  const uint64_t kind = nt_kind_of_call(job, rank, call);
+  for (const struct nt_model_call *own = call; own-- > calls && !last;)
+    last = nt_kind_of_call(job, rank, own) == NT_KIND_NONE ? NULL : own;
+  for (const struct nt_model_call *own = calls; last && own < call; own++) {
+    const uint64_t other = nt_kind_of_call(job, rank, own);
+    if (other == NT_KIND_NONE)
+      continue;
+    if (before && other == kind && own->at == call->at && before->at == last->at &&
+        nt_kind_of_call(job, rank, before) == nt_kind_of_call(job, rank, last))
+      return true;
+    before = own;
+  }
+  return !last;
+}
+
+/* Has the member gone past the collective, at a line that it had used? From a new one it may have taken another order, as
+ * it has where it made the call behind what such a call never came behind: that is not the next turn's. */
 static bool owes_call(const struct nt_knot *knot, const struct nt_stuck *stuck, uint32_t member) {
   const struct nt_joint *joint = &knot->inquiry->job->joints[stuck->joint];
+  const struct nt_model_call *call =
+      nt_member_call(knot->inquiry->job, &joint->members[member], stuck->seq);
   int64_t at = 0;
+  if (call && !has_come_so(knot->inquiry->job, joint->members[member].rank, call))
+    return false;
   return nt_witnesses_blame(knot->inquiry->job, joint, stuck->seq, member, &at) &&
          nt_knot_is_used_line(knot, joint->members[member].rank, at);
 }
