@@ -13,7 +13,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 
 # ---- install -----------------------------------------------------------------------------------------
 
-make -s install BUILD="$BUILD" PREFIX=/opt/nccl DESTDIR="$work/root" >"$work/log" 2>&1
+make --no-print-directory -s -o all install BUILD="$BUILD" PREFIX=/opt/nccl DESTDIR="$work/root" >"$work/log" 2>&1
 check "make install takes PREFIX and DESTDIR" $? "$(tail -n 5 "$work/log")"
 [ "$(ls "$work/root")" = opt ] && [ "$(ls "$work/root/opt")" = nccl ]
 check "nothing is installed outside of them" $? "$(find "$work/root" -maxdepth 2)"
