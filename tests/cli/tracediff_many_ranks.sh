@@ -4,22 +4,15 @@
 # tracediff on jobs whose traces are read by several threads at once.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=$(realpath "${BUILD:-build}")
-tracediff=$build/tracediff
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-passed=0 failed=0
-. tests/cli/checks.bash
+. tests/cli/jobs.bash
 
 # The verdict of a job with 64 ranks, one of which stops calling in the last step: SHAPE OPERATIONS CULPRIT.
 verdict() {
-  local traces="$work/job${1// /-}" seq
-  mkdir "$traces"
+  local name=job${1// /-}
   # shellcheck disable=SC2086
-  seq=$("$build/bench/gen_job" "$traces" $1 "$2" "stop=$3")
-  "$tracediff" "$traces" >"$work/out" 2>"$work/err"
-  [ $? = 1 ] && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $seq on tp; " &&
+  traces "$name" $1 "$2" "stop=$3"
+  run "$work/$name"
+  [ $? = 1 ] && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $(cat "$work/$name.positions") on tp; " &&
     [ ! -s "$work/err" ]
 }
 verdict "4 4 4 1" 400 5
