@@ -16,8 +16,9 @@ SAN   =
 DEBUG =
 V     =
 FOREIGN = $(filter-out $(HOST_ARCH),$(ARCH))
-# Builds with other flags live in directories of their own, so that they never mix.
-BUILD = build$(FOREIGN:%=-%)$(GLIBC:%=-glibc%)$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
+# Builds with other flags live in directories of their own, so that they never mix. No comma in the name: -Wl splits there.
+, := ,
+BUILD = build$(FOREIGN:%=-%)$(GLIBC:%=-glibc%)$(if $(SAN),-$(subst $(,),-,$(SAN)))$(if $(DEBUG),-debug)
 
 PREFIX  = /usr/local
 DESTDIR =
@@ -144,6 +145,7 @@ bench-large: all $(BUILD)/bench/bench_tracediff $(GEN_JOB)
 	@tests/bench/run '$(BUILD)/bench/bench_tracediff large'
 
 demo:
+	@[ -e $(BUILD)/tracediff ] || echo "demo: installs what is missing and builds everything first, which takes some minutes"
 	@tests/setup build
 	@$(MAKE) --no-print-directory $(if $(V),,-s) $(PARALLEL) all sim
 	@examples/demo/run
@@ -155,7 +157,9 @@ install: all
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(wildcard docs/man/*.7) $(DESTDIR)$(MANDIR)/man7
 	install -m 644 README.md CHANGELOG.md CONTRIBUTING.md LICENSE $(DESTDIR)$(DOCDIR)
-	for file in docs/*.md $$(find examples -type f); do install -D -m 644 $$file $(DESTDIR)$(DOCDIR)/$$file || exit 1; done
+	for file in docs/*.md $$(find examples -type f); do \
+	  mode=644; [ ! -x $$file ] || mode=755; install -D -m $$mode $$file $(DESTDIR)$(DOCDIR)/$$file || exit 1; \
+	done
 
 # Binaries that others install: for RHEL 8, Ubuntu 20.04 and later.
 DIST_GLIBC = 2.28

@@ -80,6 +80,26 @@ static inline bool nt_shape_is_dependency(enum nt_shape shape) {
   return shape == NT_SHAPE_EVENT_RECORD || shape == NT_SHAPE_STREAM_WAIT;
 }
 
+/* Inside a group NCCL only notes it: it begins at the group's end, or never if the group fails or is simulated. All else,
+ * an abort or a unique id, takes effect at once. */
+static inline bool nt_shape_is_deferred(enum nt_shape shape) {
+  switch (shape) {
+  case NT_SHAPE_COMM_INIT:
+  case NT_SHAPE_COMM_INIT_ALL:
+  case NT_SHAPE_COMM_SPLIT:
+  case NT_SHAPE_COMM_SHRINK:
+  case NT_SHAPE_COMM_GROW:
+  case NT_SHAPE_COMM_FINALIZE:
+  case NT_SHAPE_COMM_END:
+  case NT_SHAPE_COMM_SYNC:
+  case NT_SHAPE_WINDOW:
+  case NT_SHAPE_RMA:
+    return true;
+  default:
+    return nt_shape_is_operation(shape);
+  }
+}
+
 /* A collective in the sense of sequence numbers: AllReduce … Scatter. */
 static inline bool nt_fn_is_collective(unsigned fn) {
   return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;
@@ -98,9 +118,10 @@ static inline bool nt_fn_is_host_wait(unsigned fn) {
 }
 /* What makes calls of two functions comparable. */
 struct nt_fn_kind {
-  uint8_t
-      canonical; /* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most are their own */
-  bool moves_bytes; /* without reducing, so that only count × size must agree between ranks */
+  /* Bcast and Broadcast are one operation, and AllReduceConfig and AllReduce; most are their own. */
+  uint8_t canonical;
+  /* Without reducing, so that only count × size must agree between ranks. */
+  bool moves_bytes;
 };
 
 /* A switch and no table: the call path has constants of it. */

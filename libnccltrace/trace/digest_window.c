@@ -260,9 +260,9 @@ static uint32_t first_launch(const struct nt_digest *digest, uint32_t stream) {
   for (size_t t = 0; t < digest->kept_count; t++)
     for (size_t i = digest->kept[t].from; i < digest->kept[t].to; i++) {
       const struct nt_call *call = &digest->calls[i];
-      if (call->stream == stream && call->launch && !(call->flags & NT_CALL_CAPTURED) &&
-          (!first || call->launch < first))
-        first = call->launch;
+      const uint32_t launch = nt_call_launch(call);
+      if (call->stream == stream && launch && (!first || launch < first))
+        first = launch;
     }
   return first;
 }

@@ -150,7 +150,9 @@ static int refuse_area(struct nt_error *err, int rc) {
   case NT_ERR_FOREIGN:
     return nt_refuse(err, NT_ERR_FOREIGN, 0, "not an area of libnccltrace");
   case NT_ERR_VERSION:
-    return nt_refuse(err, NT_ERR_VERSION, 8, "area of another format version: use its nccltrace");
+    return nt_refuse(err, NT_ERR_VERSION, 8,
+                     "an area of another release of libnccltrace: this program does not know its "
+                     "format, that release's nccltrace does");
   case NT_ERR_TRUNCATED:
     return nt_refuse(err, NT_ERR_TRUNCATED, 0, "the area is shorter than its header says");
   case NT_ERR_CORRUPT:

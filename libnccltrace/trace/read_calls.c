@@ -428,7 +428,7 @@ static void number_groups(struct nt_trace *trace) {
   }
 }
 
-/* A group that was not launched takes its members with it. */
+/* A group that was not launched takes those of its members with it that waited for its end. */
 static void void_groups(struct nt_trace *trace) {
   for (size_t i = 0; i < trace->call_count; i++) {
     const struct nt_call *end = &trace->calls[i];
@@ -441,8 +441,7 @@ static void void_groups(struct nt_trace *trace) {
       struct nt_call *call = &trace->calls[k];
       if (call->thread != end->thread || (call->group && call->group != end->group))
         break;
-      const enum nt_shape of = nt_fn_shape(call->fn);
-      if (call->group && of != NT_SHAPE_GROUP_START && of != NT_SHAPE_GROUP_END)
+      if (call->group && nt_shape_is_deferred(nt_fn_shape(call->fn)))
         call->flags |= NT_CALL_VOID;
     }
   }

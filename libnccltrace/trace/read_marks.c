@@ -140,7 +140,7 @@ const struct nt_trace_mark *nt_trace_mark_near(const struct nt_trace *trace,
                                                const struct nt_call *call, size_t *near) {
   const struct nt_trace_mark key = {
       .stream = call->stream, .kind = kind, .first = call->launch, .last = call->launch};
-  if (!call->stream || !call->launch || (call->flags & NT_CALL_CAPTURED))
+  if (!call->stream || !nt_call_launch(call))
     return NULL;
   *near = marks_before(trace, &key, *near);
   if (!*near)

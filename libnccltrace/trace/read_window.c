@@ -112,11 +112,6 @@ static uint32_t finished_of(const struct nt_trace *trace, const struct nt_call *
 }
 
 /* Each launch behind the last finished one of its stream is there. */
-/* Its number among its stream's launches; 0: it has none, as what was captured, which has that of its capture. */
-static uint32_t launch_of(const struct nt_call *call) {
-  return call->flags & NT_CALL_CAPTURED ? 0 : call->launch;
-}
-
 static bool has_unfinished(const struct nt_trace *trace) {
   for (size_t i = 0; i < trace->facts.stream_count; i++) {
     const struct nt_stream_facts *stream = &trace->facts.streams[i];
@@ -126,9 +121,9 @@ static bool has_unfinished(const struct nt_trace *trace) {
     if (finished == UINT32_MAX || stream->gpu.issued <= finished)
       continue;
     for (size_t k = 0; k < trace->call_count; k++)
-      if (trace->calls[k].stream == stream->number && launch_of(&trace->calls[k]) &&
-          launch_of(&trace->calls[k]) < oldest)
-        oldest = launch_of(&trace->calls[k]);
+      if (trace->calls[k].stream == stream->number && nt_call_launch(&trace->calls[k]) &&
+          nt_call_launch(&trace->calls[k]) < oldest)
+        oldest = nt_call_launch(&trace->calls[k]);
     if (oldest > finished + 1)
       return false;
   }
@@ -156,8 +151,8 @@ static int64_t oldest_kept(const struct nt_trace *trace) {
     free(times);
   }
   for (size_t i = 0; i < count; i++)
-    if (launch_of(&calls[i]) && calls[i].stream && calls[i].enter_ns < from &&
-        launch_of(&calls[i]) > finished_of(trace, &calls[i]))
+    if (nt_call_launch(&calls[i]) && calls[i].stream && calls[i].enter_ns < from &&
+        nt_call_launch(&calls[i]) > finished_of(trace, &calls[i]))
       from = calls[i].enter_ns;
   return from;
 }

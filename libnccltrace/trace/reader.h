@@ -18,6 +18,7 @@
 #include "trace/codec.h"
 #include "trace/dump_frames.h"
 #include "trace/error.h"
+#include "trace/record.h"
 
 struct nt_trace; /* one process */
 
@@ -38,6 +39,11 @@ struct nt_call {
   uint8_t fn, dtype, op, result;
   uint16_t flags;
 };
+
+/* Its number among its stream's launches; 0: it has none, as what was captured, which has that of its capture. */
+static inline uint32_t nt_call_launch(const struct nt_call *call) {
+  return call->flags & NT_CALL_CAPTURED ? 0 : call->launch;
+}
 
 enum nt_process_state {
   NT_PROCESS_UNKNOWN, /* not on this node, and the file does not tell */

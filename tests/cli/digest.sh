@@ -74,12 +74,27 @@ digest -o "$work/none" "$work/there-is-none"
 [ $? = 1 ] && grep -q 'there-is-none' "$work/err"
 check "so is what does not exist" $? "$(both)"
 digest -o "$work/none"
-[ $? = 1 ] && grep -q 'no trace was found' "$work/err"
+[ $? = 1 ] && grep -q 'no traced process of this user was found on this node' "$work/err"
 check "a node without traces is told" $? "$(both)"
+mkdir "$work/empty"
+digest -o "$work/none" "$work/empty"
+[ $? = 1 ] && grep -qF "$work/empty: no trace was found there" "$work/err"
+check "so is a directory without any, by its name" $? "$(both)"
+digest -o "$work/none" "$work/mixed/rank2.trace"
+[ $? = 1 ] && grep -q 'rank2.trace: at byte 0: ' "$work/err" && [ ! -e "$work/none" ]
+check "where nothing is cut no directory is made" $? "$(both)"
 : >"$work/file"
 digest -o "$work/file" "$traces"
 [ $? = 1 ] && grep -q "$work/file: the directory for the digests cannot be made: Not a directory" "$work/err"
 check "an output that is no directory is told" $? "$(both)"
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+  mkdir -m 755 "$work/roots" && chmod 755 "$work" && install -m 755 "$build/nccltrace" "$work" && install -m 644 "$traces/rank1.trace" "$work"
+  (cd "$work/roots" && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$work/nccltrace" digest ../rank1.trace) >"$work/out" 2>"$work/err"
+  [ $? = 1 ] && [ "$(cat "$work/err")" = "nccltrace digest: nccltrace-digests: the directory for the digests cannot be made: Permission denied (-o names another)" ]
+  check "so is a directory that may not be made" $? "$(both)"
+else
+  echo "skip a directory that may not be made: only root can become another user"
+fi
 wrong=""
 for option in "-s 1K" "-s x" "-s 99999G" "-n x" "-n 0" "--nonsense"; do
   # shellcheck disable=SC2086

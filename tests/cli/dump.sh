@@ -532,4 +532,8 @@ run nccltrace show --dump=2 "$dir/job/rank1.trace"
 check "its dumps are there" count '^dump 2 of ' 1
 run tracediff "$dir/job"
 check "and tell where it was" count "^  rank 1[ :].*, last seen $place: main thread sleeping in read" 1
+check "and next names the command that shows them" count "^  all its threads, as they were at [0-9:.]+ UTC: nccltrace show --dump $dir/job/rank1\.trace\$" 1
+read -ra command < <(sed -n 's/^  all its threads, .* UTC: //p' "$dir/out")
+run "${command[@]}"
+check "which does" count '^dump [0-9]+ of ' 1
 finish

@@ -138,7 +138,18 @@ check "ls --dir lists those whose trace lies there" count 'rank[0-3]\.trace$' $r
 check "ls --dir lists nothing else" count '^ *[0-9]+ +' $ranks
 check "ls says how a process is made to dump itself" count '^A dump of a process with a rank: nccltrace dump PID, or kill -[0-9]+ PID$' 1
 run nccltrace ls --dir "$dir/elsewhere"
-check "ls --dir of another directory finds nothing" grep -q 'no process on this node has its trace in that directory' "$dir/err"
+check "ls --dir of another directory finds nothing" grep -q "no process on this node has its trace in $dir/elsewhere: No such file or directory" "$dir/err"
+mkdir "$dir/empty"
+run env -u NCCLTRACE_SHM nccltrace ls --dir "$dir/empty"
+check "of an empty directory it says that no trace is there, and nothing of others" \
+  grep -qxF "nccltrace: no process on this node has its trace in $dir/empty, and no trace file is there: it is where NCCLTRACE_DIR of the job says" "$dir/err"
+area=$(run nccltrace ls --json; python3 -c "import json; print([p['area'] for p in json.load(open('$dir/out')) if p['pid'] == ${pids[0]}][0])")
+cp "$area" "$NCCLTRACE_SHM/other.area" && printf '\143' | dd of="$NCCLTRACE_SHM/other.area" bs=1 seek=8 conv=notrunc status=none
+touch -d "1 hour ago" "$NCCLTRACE_SHM/other.area" # a young one may be in the making
+run nccltrace ls
+check "ls says of which release's area it cannot read, and what does" \
+  grep -qF "$NCCLTRACE_SHM/other.area: at byte 8: an area of another release of libnccltrace: this program does not know its format, that release's nccltrace does" "$dir/err"
+rm "$NCCLTRACE_SHM/other.area"
 run nccltrace dump --dir "$dir"
 check "dump --dir picks" count '^pid [0-9]+ rank [0-3]: dump #[0-9]+: .* written to ' $ranks
 

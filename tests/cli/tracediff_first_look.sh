@@ -4,17 +4,8 @@
 # tracediff reads the last calls of large traces first, and says no other thing than it would of all of them.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=$(realpath "${BUILD:-build}")
-tracediff=$build/tracediff
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/cli/jobs.bash
 
-passed=0 failed=0
-. tests/cli/checks.bash
-
-traces() { mkdir "$work/$1" && "$build/bench/gen_job" "$work/$1" "${@:2}" >/dev/null; } # NAME GEN_JOB'S WORDS
-run() { timeout 60 "$tracediff" "$@" >"$work/out" 2>"$work/err"; }
-both() { head -n 3 "$work/out" "$work/err"; }
 unread='note: [0-9]* earlier calls were not read: running sums and counts tell that they agree'
 
 traces hang 4 2 8 4 900 stop=5

@@ -4,16 +4,8 @@
 # Jobs with more calls than memory is meant for: equal calls are skipped by their running sums, and what differs is found.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=$(realpath "${BUILD:-build}")
-tracediff=$build/tracediff
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/cli/jobs.bash
 
-passed=0 failed=0
-. tests/cli/checks.bash
-
-traces() { mkdir "$work/$1" && "$build/bench/gen_job" "$work/$1" "${@:2}" >"$work/$1.positions"; } # NAME GEN_JOB'S WORDS
-run() { timeout 60 "$tracediff" "$@" >"$work/out" 2>"$work/err"; }
 findings() { grep -E '^(mismatch|missing|undecided)' "$work/out"; }
 bounded='earlier calls were not read, since memory is meant for no more (--max-calls)'
 

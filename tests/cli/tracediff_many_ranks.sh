@@ -4,36 +4,28 @@
 # tracediff on jobs whose traces are read by several threads at once.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=$(realpath "${BUILD:-build}")
-tracediff=$build/tracediff
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/cli/jobs.bash
 
-passed=0 failed=0
-. tests/cli/checks.bash
-
-# A job of 64 ranks, something being wrong in its last step: SHAPE OPERATIONS FAULT. $seq is the operation that it is about.
+# A job of 64 ranks, something being wrong in its last step: NAME SHAPE OPERATIONS FAULT. $seq is the operation that it is about.
 judge() {
-  local traces="$work/job${1// /-}${3%stop=*}"
-  traces=${traces%=*}
-  mkdir "$traces"
   # shellcheck disable=SC2086
-  seq=$("$build/bench/gen_job" "$traces" $1 "$2" "$3")
-  "$tracediff" "$traces" >"$work/out" 2>"$work/err"
+  traces "$1" $2 "$3" "$4"
+  seq=$(cat "$work/$1.positions")
+  run "$work/$1"
   [ $? = 1 ] && [ ! -s "$work/err" ]
 }
 # One rank stops calling: SHAPE OPERATIONS CULPRIT.
 verdict() {
-  judge "$1" "$2" "stop=$3" && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $seq on tp; "
+  judge "job${1// /-}" "$1" "$2" "stop=$3" && head -1 "$work/out" | grep -q "^missing (certain): rank $3 never called AllReduce $seq on tp; "
 }
 verdict "4 4 4 1" 400 5
 check "the rank that stops is blamed, in a job of tensor, pipeline and data parallelism" $? "$(cat "$work/out" "$work/err")"
 verdict "2 4 8 4" 1400 3
 check "the rank that stops is blamed, in a job with experts" $? "$(cat "$work/out" "$work/err")"
 
-judge "4 4 4 1" 1200 cross=37 && grep -q '^cycle (certain): .*'"first in AllReduce $seq on tp;" "$work/out" && grep -qx 'to blame: rank 37' "$work/out"
+judge crossing "4 4 4 1" 1200 cross=37 && grep -q '^cycle (certain): .*'"first in AllReduce $seq on tp;" "$work/out" && grep -qx 'to blame: rank 37' "$work/out"
 check "the rank that takes another order is blamed, however much piles up behind" $? "$(cat "$work/out" "$work/err")"
-judge "4 4 4 1" 1200 stall=37 && grep -q "^stalled (certain): all members called AllReduce $seq on tp alike" "$work/out" && grep -qx 'to blame: nobody' "$work/out"
+judge stalled "4 4 4 1" 1200 stall=37 && grep -q "^stalled (certain): all members called AllReduce $seq on tp alike" "$work/out" && grep -qx 'to blame: nobody' "$work/out"
 check "an operation that all have called and that does not end accuses nobody" $? "$(cat "$work/out" "$work/err")"
 
 # What the threads do must not be seen. Damage makes lines on stderr, which come in the order of the files.

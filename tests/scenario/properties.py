@@ -7,7 +7,8 @@
   rest     while one who waits still has a trace, something is found; and who is missing, dead or has left is no matter
            of votes: the same ranks are blamed, or it is undecided
   digest   digests of the traces, made while the job was there as the traces were, give the same verdict: class, blame,
-           operation and position; smaller ones the same, or it is undecided and nobody else is blamed
+           operation and position; smaller ones the same, or it is undecided, nobody else is blamed, and of devices and
+           messages somebody is named who is to blame
   away     from files alone, read on another machine, nobody is blamed who is not to blame
   cut      where a file lacks its end, and its live area is gone, nobody is blamed who is not to blame
   window   of the files alone, and of digests, the verdict is the same, however few calls of each are read first
@@ -231,6 +232,11 @@ def check_digests(scenario: Scenario, target: Target, copy: Copy, base: dict) ->
     if innocent:
         differences.append(f"expected nobody else to be blamed from digests of {FEW} calls, got {report['verdict']} blaming "
                            f"{format_ranks(innocent)}")
+    named = set(ranks_of(report["findings"][0]["blame"])) if report["verdict"] in ("gpu", "p2p") else set()
+    guilty = expected_ranks(scenario, "blame") | {rank for finding in base["findings"] for rank in ranks_of(finding["blame"])}
+    if named and guilty and not named & guilty:
+        differences.append(f"expected one of {format_ranks(guilty)} to be named from digests of {FEW} calls, got "
+                           f"{report['verdict']} naming {format_ranks(named)}")
     return differences
 
 

@@ -378,6 +378,22 @@ static void the_verdict_does_not_depend_on_the_order_of_ranks(void **state) {
   }
 }
 
+/* NCCL has not begun the operation, and has aborted the communicator. */
+static void an_abort_needs_no_end_of_its_group(void **state) {
+  (void)state;
+  uint32_t a = start(2, "0-1");
+  j.group = 1;
+  job_call(&j, 1, a, NT_FN_AllReduce, 16);
+  job_record(&j, 1, a, NT_FN_CommAbort, 0, -1);
+  job_judge(&j);
+  const struct nt_model_rank *rank = job_rank(&j, 1);
+  const struct nt_model_call *last = &rank->calls[rank->call_count - 1];
+  assert_int_equal(last->fn, NT_FN_CommAbort);
+  assert_false(last->pending);
+  assert_true(last[-1].pending);
+  job_free(&j);
+}
+
 /* The last four of a hundred calls are there; from #41 on `odd` has other sums. */
 static void only_sums_are_left(uint32_t a, uint32_t ranks, uint32_t odd) {
   for (uint32_t r = 0; r < ranks; r++) {
@@ -457,6 +473,7 @@ int main(void) {
       TEST(only_an_absent_rank_can_be_missing),
       TEST(a_job_that_moves_is_consistent),
       TEST(the_verdict_does_not_depend_on_the_order_of_ranks),
+      TEST(an_abort_needs_no_end_of_its_group),
       TEST(overwritten_calls_leave_it_undecided),
       TEST(sums_tell_between_which_calls_and_who_differs_but_accuse_nobody),
   };

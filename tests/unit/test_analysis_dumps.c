@@ -110,6 +110,33 @@ static void next_is_a_dump_until_there_is_one(void **state) {
     }
 }
 
+static void of_who_has_died_next_is_the_dump_in_its_trace(void **state) {
+  (void)state;
+  for (int dumped = 0; dumped < 2; dumped++) {
+    uint32_t a = start(3, "0-2");
+    job_all(&j, a, NT_FN_AllReduce, 16);
+    job_others(&j, 1, a, NT_FN_AllReduce, 16);
+    if (dumped)
+      dump(1);
+    job_pass(&j, 3000);
+    for (uint32_t r = 0; r < 3; r++) {
+      struct nt_model_rank *rank = job_rank(&j, r);
+      rank->state = NT_PROCESS_VANISHED;
+      rank->exit_ns = rank->gone_ns = j.clock;
+      rank->live = false;
+      rank->source = strdup(r == 1 ? "/traces/rank1.trace" : "/traces/other.trace");
+    }
+    culprit();
+    assert_int_equal(next("all its threads, as they were at "), dumped);
+    const struct nt_lines *lines = &j.verdict.findings[0].next;
+    bool named = false;
+    for (uint32_t i = 0; i < lines->count; i++)
+      named |= strstr(lines->line[i], ": nccltrace show --dump /traces/rank1.trace") != NULL;
+    assert_int_equal(named, dumped);
+    job_free(&j);
+  }
+}
+
 static void a_dump_without_stacks_or_of_before_the_stall_is_not_enough(void **state) {
   (void)state;
   for (int early = 0; early < 2; early++) {
@@ -366,6 +393,7 @@ int main(void) {
       cmocka_unit_test(a_culprit_is_where_its_dump_says),
       cmocka_unit_test(a_dump_of_before_the_last_call_says_nothing),
       cmocka_unit_test(next_is_a_dump_until_there_is_one),
+      cmocka_unit_test(of_who_has_died_next_is_the_dump_in_its_trace),
       cmocka_unit_test(a_dump_without_stacks_or_of_before_the_stall_is_not_enough),
       cmocka_unit_test(of_another_thread_that_called_nccl_both_are_told),
       cmocka_unit_test(a_thread_inside_a_call_is_said_to_be_there),

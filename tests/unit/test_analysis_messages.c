@@ -152,6 +152,25 @@ static void overwrite(uint32_t rank, uint32_t count) {
   memmove(model->calls, model->calls + count, model->call_count * sizeof *model->calls);
 }
 
+/* The queue has always carried 200; other pairs, which carry 100, tell nothing of it where that is overwritten. */
+static void what_others_exchange_is_no_ground_where_the_queues_past_is_gone(void **state) {
+  (void)state;
+  for (uint32_t gone = 0; gone < 2; gone++) {
+    uint32_t a = start(6);
+    for (uint32_t i = 0; i < 6; i++)
+      for (uint32_t r = 0; r < 6; r += 2) {
+        job_send(&j, r, a, r + 1, r ? 100 : 200);
+        job_recv(&j, r + 1, a, r, r || i == 5 ? 100 : 200);
+      }
+    for (uint32_t r = 0; gone && r < 2; r++)
+      overwrite(r, job_rank(&j, r)->call_count - 1);
+    struct nt_verdict *v = job_judge(&j);
+    assert_int_equal(nt_verdict_class(v), NT_CLASS_P2P);
+    assert_string_equal(set_text(&v->findings[0].blame), gone ? "0-1" : "1");
+    job_free(&j);
+  }
+}
+
 /* The sender was far ahead: what rank 1 receives first was sent before its oldest record, which is older. */
 static void a_message_whose_other_side_is_overwritten_has_met(void **state) {
   (void)state;
@@ -319,6 +338,7 @@ int main(void) {
       TEST(another_size_says_who_sends_how_much_to_whom),
       TEST(a_send_meets_the_receive_inside_an_all_to_all),
       TEST(a_send_behind_an_all_to_all_still_lacks_its_receive),
+      TEST(what_others_exchange_is_no_ground_where_the_queues_past_is_gone),
       TEST(a_message_whose_other_side_is_overwritten_has_met),
       TEST(a_message_behind_the_last_of_its_queue_lacks_its_other_side),
       TEST(a_partner_that_ended_is_not_accused_while_the_right_one_may_lack_a_trace),

@@ -480,6 +480,62 @@ static void what_one_trace_leaves_in_a_room_is_not_seen_in_the_next(void **state
   free(bytes);
 }
 
+/* What NCCL does at once stays done when its group fails. */
+static void a_failed_group_voids_nothing_that_took_effect_at_once(void **state) {
+  struct fixture *f = *state;
+  fixture_area(f, 1 << 20);
+  fixture_drain(f, 1 << 20);
+  static const struct {
+    uint8_t fn;
+    bool voided;
+  } made[] = {
+      {NT_FN_GetUniqueId, false},
+      {NT_FN_AllReduce, true},
+      {NT_FN_AlltoAll, true},
+      {NT_FN_Send, true},
+      {NT_FN_CommInitRank, true},
+      {NT_FN_CommInitAll, true},
+      {NT_FN_CommSplit, true},
+      {NT_FN_CommShrink, true},
+      {NT_FN_CommGrow, true},
+      {NT_FN_CommFinalize, true},
+      {NT_FN_CommDestroy, true},
+      {NT_FN_CommSuspend, true},
+      {NT_FN_CommWindowRegister, true},
+      {NT_FN_PutSignal, true},
+      {NT_FN_CommGetUniqueId, false},
+      {NT_FN_CommGetAsyncError, false},
+      {NT_FN_RedOpCreatePreMulSum, false},
+      {NT_FN_RedOpDestroy, false},
+      {NT_FN_CommRegister, false},
+      {NT_FN_CommDeregister, false},
+      {NT_FN_cudaEventRecord, false},
+      {NT_FN_cudaStreamSynchronize, false},
+      {NT_FN_CommRevoke, false},
+      {NT_FN_CommAbort, false},
+  };
+  enum { MADE = sizeof made / sizeof *made };
+  for (size_t i = 0; i <= MADE; i++) {
+    const struct nt_record record = {.enter = 1000000 * (i + 1),
+                                     .comm = 1,
+                                     .fn = i < MADE ? made[i].fn : NT_FN_GroupEnd,
+                                     .result = i < MADE ? 0 : 5,
+                                     .group = 1};
+    fixture_record(f, &record);
+  }
+  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
+  struct nt_trace *trace;
+  struct nt_error err;
+  const struct nt_call *calls;
+  assert_int_equal(open_copy(f->area.header->file_path, &trace, &err), 0);
+  assert_int_equal(nt_trace_calls(trace, &calls, &err), MADE + 1);
+  for (size_t i = 0; i < MADE; i++)
+    if (!(calls[i].flags & NT_CALL_VOID) == made[i].voided)
+      fail_msg("%s in a failed group is%s void", nt_fn_name(made[i].fn),
+               made[i].voided ? " not" : "");
+  nt_trace_close(trace);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
@@ -494,6 +550,7 @@ int main(void) {
       TEST(either_state_slot_may_be_torn),
       TEST(either_evidence_copy_may_be_torn),
       TEST(a_failed_group_voids_its_members),
+      TEST(a_failed_group_voids_nothing_that_took_effect_at_once),
       TEST(a_live_trace_has_no_gap_and_no_double),
       TEST(a_file_that_ends_in_its_state_is_no_news),
   };

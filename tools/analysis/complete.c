@@ -8,6 +8,7 @@
 #include "analysis/dump_words.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
+#include "cli/text.h"
 #include "nccl/nccl_api.h"
 
 enum { PROCESSES_MAX = 4 };
@@ -160,6 +161,16 @@ static void say_process(struct nt_finding *finding, const struct nt_model_rank *
                  dump_option(rank), rank->pid, host);
 }
 
+/* Of a process that is gone no other dump can be had, but one that is in its trace. Returns whether there is. */
+static bool say_dump_left(struct nt_finding *finding, const struct nt_model_rank *rank) {
+  char at[NT_TIME_TEXT];
+  if (lives(rank) || !rank->dump || !rank->dump->thread_count || !rank->source)
+    return false;
+  nt_lines_add(&finding->next, "all its threads, as they were at %s: nccltrace show --dump %s",
+               nt_time_short(at, rank->dump->began_ns), rank->source);
+  return true;
+}
+
 /* The directory of its trace, as it is from anywhere; NULL if it is not known. Freed by the caller. */
 static char *directory_of(const struct nt_model_rank *rank) {
   char *real = rank->source && strstr(rank->source, ".trace") ? realpath(rank->source, NULL) : NULL;
@@ -215,7 +226,7 @@ static bool say_dump(const struct nt_inquiry *inquiry, struct nt_finding *findin
   return true;
 }
 
-/* What to do with the processes to blame that still live. */
+/* What to do with the processes to blame, and where those stood that have ended. */
 static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding) {
   struct nt_rank_set stopped = {0};
   char who[NT_DESCRIBE];
@@ -224,8 +235,12 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     const struct nt_culprit *culprit = &finding->culprits[i];
     const struct nt_model_rank *rank =
         culprit->rank == NT_NONE ? NULL : &inquiry->job->model->ranks[culprit->rank];
-    if (!rank || !lives(rank) || told >= PROCESSES_MAX)
+    if (!rank || told >= PROCESSES_MAX)
       continue;
+    if (!lives(rank)) {
+      told += say_dump_left(finding, rank);
+      continue;
+    }
     if (rank->state == NT_PROCESS_STOPPED)
       nt_rank_set_add(&stopped, (uint32_t)culprit->world);
     if (undumped(inquiry, finding, i)) {
@@ -272,6 +287,8 @@ static void say_all(const struct nt_inquiry *inquiry, struct nt_finding *finding
       say_process(finding, &model->ranks[r], finding->since_ns);
       told++;
     }
+  for (uint32_t r = 0; r < model->rank_count && !first && told < PROCESSES_MAX; r++)
+    told += say_dump_left(finding, &model->ranks[r]);
   if (!first && told)
     nt_lines_add(&finding->next, "where all ranks are: tracediff --full-stacks");
   free(directory);

@@ -7,9 +7,10 @@
 
 #include "nccl/nccl_types.h"
 
-#define ORDERED_NS INT64_C(50000000)    /* how often processes look at each other */
-#define EXACT_NS INT64_C(10000000)      /* the same after an exit, whose time is known */
-#define TOGETHER_NS INT64_C(1500000000) /* state in files is up to a second old */
+#define ORDERED_NS INT64_C(50000000)          /* how often processes look at each other */
+#define STEP_NS (ORDERED_NS + ORDERED_NS / 2) /* by which two moments may seem apart, or together */
+#define EXACT_NS INT64_C(10000000)            /* the same after an exit, whose time is known */
+#define TOGETHER_NS INT64_C(1500000000)       /* state in files is up to a second old */
 
 bool nt_call_is_open(const struct nt_job *job, uint32_t rank, uint32_t index) {
   const struct nt_model_rank *model = &job->model->ranks[rank];
@@ -95,7 +96,6 @@ enum lead {
 static enum lead lead_of(const struct nt_search *s, int64_t earliest, int64_t from) {
   enum { FAR = 3 };
   const struct nt_model *model = s->job->model;
-  const int64_t tolerance = ORDERED_NS + ORDERED_NS / 2;
   int64_t *ends = malloc(((size_t)model->rank_count + 1) * sizeof *ends), widest = 0;
   uint32_t count = 0;
   enum lead lead = LEAD_NONE;
@@ -108,9 +108,9 @@ static enum lead lead_of(const struct nt_search *s, int64_t earliest, int64_t fr
     qsort(ends, count, sizeof *ends, by_moment);
   for (uint32_t i = 1; i < count; i++)
     widest = ends[i] - ends[i - 1] > widest ? ends[i] - ends[i - 1] : widest;
-  if (ends && (!count || ends[0] - earliest >= ends[count - 1] - ends[0] + tolerance))
+  if (ends && (!count || ends[0] - earliest >= ends[count - 1] - ends[0] + STEP_NS))
     lead = LEAD_CLEAR;
-  else if (ends && ends[0] - earliest >= FAR * widest + tolerance)
+  else if (ends && ends[0] - earliest >= FAR * widest + STEP_NS)
     lead = LEAD_STEPS;
   free(ends);
   return lead;
@@ -217,8 +217,8 @@ static int64_t ended_in_steps(const struct nt_search *s) {
     widest = step > widest ? step : widest;
     narrowest = step < narrowest ? step : narrowest;
   }
-  const bool even = all && steps && steps + unknown >= STEPS &&
-                    widest < 2 * narrowest * (1 + unknown) + ORDERED_NS + ORDERED_NS / 2;
+  const bool even =
+      all && steps && steps + unknown >= STEPS && widest < 2 * narrowest * (1 + unknown) + STEP_NS;
   const int64_t first = even ? ends[0] : INT64_MAX;
   free(ends);
   return first;

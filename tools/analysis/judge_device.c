@@ -52,6 +52,11 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
              nt_describe_call(text, sizeof text, inquiry->job, rank, front.call),
              model->calls[front.call].stream == model->calls[call].stream ? ""
                                                                           : ", on another stream");
+  else if (front.unseen)
+    snprintf(out, size,
+             "not at the head of stream %u: what was called right in front of it is not in the %s, "
+             "so what it waits for is not known",
+             model->calls[call].stream, model->left_out ? "digest" : "trace");
   else if (!model->calls[call].stream)
     snprintf(out, size, "not at the head of its stream, though nothing of NCCL is in front of it");
   else
@@ -264,6 +269,20 @@ static void say_races(struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
   }
 }
 
+/* A device is not at it, and what it waits for is not known. */
+static bool waits_unseen(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  for (uint32_t i = 0; i < stuck->waiter_count; i++) {
+    const uint32_t rank = stuck->waiters[i], call = call_in(inquiry, stuck, rank);
+    if (call != NT_NONE &&
+        inquiry->job->model->ranks[rank].calls[call].progress == NT_PROGRESS_ENQUEUED) {
+      const struct nt_front front = nt_front_of(inquiry->job, rank, call);
+      if (front.call == NT_NONE && front.unseen)
+        return true;
+    }
+  }
+  return false;
+}
+
 static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_STALLED, stuck->joint);
   char place[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
@@ -282,6 +301,8 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
             NT_PROGRESS_UNFINISHED)
       finding->confidence = NT_LIKELY;
   }
+  if (waits_unseen(inquiry, stuck)) /* for what may be anything */
+    finding->confidence = NT_UNDECIDED;
   nt_describe_place(place, sizeof place, inquiry->job, finding->fn, finding->seq, stuck->joint);
   const bool connecting = is_connecting(inquiry, stuck);
   if (!status)

@@ -85,6 +85,12 @@ static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_e
   }
 }
 
+/* Earlier pairs of the queue were made and are not there, so that it is not known what it has always carried. */
+static bool lacks_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send) {
+  const ptrdiff_t wanted = send->seq > 2 ? 4 : send->seq > 1 ? 2 : 0;
+  return send - inquiry->p2p.ends < wanted || !nt_p2p_same_queue(send - wanted, send);
+}
+
 /* World ranks to blame for a pair of different sizes. */
 static int blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                         struct nt_rank_set *blame, enum nt_confidence *confidence) {
@@ -98,7 +104,7 @@ static int blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_en
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
   if (size_around(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
-  for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+  for (int elsewhere = lacks_past(inquiry, send) ? 2 : 0; elsewhere < 2; elsewhere++) {
     count_others(inquiry, send, elsewhere, &like_send, &like_recv);
     if ((like_send > 1) == (like_recv > 1) || (like_send && like_recv))
       continue;

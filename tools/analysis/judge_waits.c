@@ -438,10 +438,7 @@ static int add_blame(struct nt_inquiry *inquiry, struct nt_finding *finding,
     say_error(inquiry, finding, blame->rank);
     const struct nt_model_call *call =
         &inquiry->job->model->ranks[blame->rank].calls[nt_error_of(inquiry, blame->rank)];
-    enum nt_shape shape = nt_fn_shape(call->fn);
-    bool operation =
-        nt_fn_is_collective(call->fn) || shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
-    if (operation && call->view != NT_NONE &&
+    if (nt_shape_is_operation(nt_fn_shape(call->fn)) && call->view != NT_NONE &&
         inquiry->job->places[blame->rank][call->view].joint == finding->joint)
       finding->fn = call->fn;
   }

@@ -187,7 +187,7 @@ static int add_calls(struct nt_model_rank *rank, struct nt_trace *trace, struct 
     call->thread = from->thread;
     call->group = from->group;
     call->stream = from->stream;
-    call->launch = from->flags & NT_CALL_CAPTURED ? 0 : from->launch;
+    call->launch = nt_call_launch(from);
     call->graph = nt_call_capture(from);
     call->at = site_of(rank, trace, from->stack, &sites);
     call->peer = from->peer;

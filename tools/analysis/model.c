@@ -378,7 +378,7 @@ static void mark_pending(struct nt_model_rank *rank) {
       told = true;
       group = call->view == NT_NONE ? 0 : call->group;
     }
-    call->pending |= told && group && call->group == group;
+    call->pending |= told && group && call->group == group && nt_shape_is_deferred(shape);
   }
 }
 

@@ -63,10 +63,32 @@ static bool is_wait_of(const struct nt_model_call *wait, const struct nt_model_c
          (wait->stream == call->stream || (!wait->stream && call->launch == 1));
 }
 
+/* The stream's launch of that number was called, and is none of the calls that are there: neither is what was called
+ * between it and the next. */
+static bool lacks_launch(const struct nt_model_rank *rank, uint32_t stream, uint32_t launch) {
+  if (!launch || (!rank->overwritten && !rank->lost && !rank->cut))
+    return false;
+  for (uint32_t i = 0; i < rank->call_count; i++) {
+    const enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
+    if (rank->calls[i].stream == stream && rank->calls[i].launch == launch &&
+        (nt_shape_is_operation(shape) || shape == NT_SHAPE_GRAPH_LAUNCH))
+      return false;
+  }
+  return true;
+}
+
+/* Of a wait for an event: what it was recorded behind is not there. */
+static bool lacks_record(const struct nt_model_rank *rank, uint32_t record) {
+  return record == NT_NONE
+             ? rank->overwritten || rank->lost || rank->cut
+             : lacks_launch(rank, rank->calls[record].stream, rank->calls[record].launch);
+}
+
 struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index) {
   const struct nt_model_rank *rank = &job->model->ranks[r];
   const struct nt_model_call *call = &rank->calls[index];
-  struct nt_front front = {oldest_on(job, rank, call->stream, call->launch - 1), NT_NONE};
+  struct nt_front front = {.call = oldest_on(job, rank, call->stream, call->launch - 1),
+                           .event = NT_NONE};
   if (front.call != NT_NONE)
     return front;
   for (uint32_t i = 0; i < rank->call_count; i++) {
@@ -78,12 +100,15 @@ struct nt_front nt_front_of(const struct nt_job *job, uint32_t r, uint32_t index
                                        : oldest_on(job, rank, rank->calls[record].stream,
                                                    rank->calls[record].launch);
     if (other != NT_NONE)
-      return (struct nt_front){other, i};
-    if (wait->stream && wait->launch == call->launch - 1)
+      return (struct nt_front){.call = other, .event = i};
+    if (wait->stream && wait->launch == call->launch - 1) {
       front.event = i;
+      front.unseen |= lacks_record(rank, record);
+    }
   }
   if (front.event != NT_NONE) /* of an event that was recorded out of sight: behind anything */
     front.call = elsewhere(rank, call);
+  front.unseen |= call->launch && lacks_launch(rank, call->stream, call->launch - 1);
   return front;
 }
 

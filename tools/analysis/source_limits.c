@@ -18,8 +18,7 @@ static enum nt_recorder recorder_of(const struct nt_inquiry *inquiry) {
 }
 
 static bool is_operation(const struct nt_model_call *call) {
-  return call->view != NT_NONE &&
-         (nt_fn_is_collective(call->fn) || call->fn == NT_FN_Send || call->fn == NT_FN_Recv);
+  return call->view != NT_NONE && nt_shape_is_operation(nt_fn_shape(call->fn));
 }
 
 /* Some are there, or a communicator's numbers say that there were. */

@@ -76,15 +76,17 @@ static bool is_gone(const struct nt_finder *f, uint32_t rank) {
 }
 
 /* Sorts the device of one that called into the lists. A host that is inside the call may be so because of the launch,
- * which waits for room behind other operations of NCCL, or for anything else. */
+ * which waits for room behind other operations of NCCL, or for anything else. Where the calls in front were left out, it
+ * may wait for one of these as well as for other work: then it is in none. */
 void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
                           uint32_t call) {
   if (call == NT_NONE || is_gone(f, rank) ||
       f->job->model->ranks[rank].calls[call].progress != NT_PROGRESS_ENQUEUED)
     return;
-  if (nt_front_of(f->job, rank, call).call != NT_NONE)
+  const struct nt_front front = nt_front_of(f->job, rank, call);
+  if (front.call != NT_NONE)
     stuck->behind[stuck->behind_count++] = rank;
-  else if (!nt_call_is_open(f->job, rank, call))
+  else if (!front.unseen && !nt_call_is_open(f->job, rank, call))
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 

@@ -48,7 +48,9 @@ static const struct nt_usage usage = {
 };
 
 struct order {
-  char output[PATH_MAX]; /* resolved */
+  const char *wanted;    /* where the digests go, as it was given */
+  char output[PATH_MAX]; /* the same, resolved; "" while it is not there */
+  bool made, refused;    /* it is a directory; it cannot be one, which was said */
   uint64_t size, calls;
   bool quiet;
 };
@@ -72,6 +74,43 @@ static bool parse_size(const char *text, uint64_t *out) {
     return false;
   *out <<= shift;
   return *out >= NT_DIGEST_MIN && *out <= SIZE_MAX_BYTES;
+}
+
+/* 0, or why there is none: of the first that could not be made. */
+static int make_directories(const char *path) {
+  char part[PATH_MAX];
+  int error = 0;
+  snprintf(part, sizeof part, "%s", path);
+  for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+    *slash = '\0';
+    if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
+      error = errno;
+  }
+  if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
+    error = errno;
+  const int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return error ? error : errno;
+  close(fd);
+  return 0;
+}
+
+/* The directory is made when there is something to put there. False: said why there is none. */
+static bool find_output(struct order *order) {
+  char why[160];
+  if (order->made)
+    return true;
+  int error = make_directories(order->wanted);
+  if (!error && realpath(order->wanted, order->output) == NULL)
+    error = errno;
+  order->made = !error;
+  order->refused = error;
+  if (error) {
+    snprintf(why, sizeof why, "the directory for the digests cannot be made: %s (-o names another)",
+             strerror(error));
+    complain(order->wanted, why);
+  }
+  return order->made;
 }
 
 /* ---- one digest --------------------------------------------------------------------------------- */
@@ -139,7 +178,7 @@ static void tell(const struct order *order, const char *name, const struct nt_di
 }
 
 /* False: said why on stderr. */
-static bool digest(const struct order *order, const struct nt_digest_source *source) {
+static bool digest(struct order *order, const struct nt_digest_source *source) {
   struct nt_trace *trace = NULL;
   struct nt_error error = {0};
   struct nt_buffer bytes = {0};
@@ -157,7 +196,7 @@ static bool digest(const struct order *order, const struct nt_digest_source *sou
     nt_report_error(source->path, &error);
   } else {
     name_of(nt_trace_process(trace), name, sizeof name);
-    done = save(order, name, &bytes);
+    done = find_output(order) && save(order, name, &bytes);
     if (done)
       tell(order, name, &tally, bytes.length);
     if (nt_trace_process(trace)->strange) /* all that can be digested is its state */
@@ -202,52 +241,37 @@ static bool lies_in_output(const struct order *order, const struct nt_digest_sou
          !strcmp(resolved, order->output);
 }
 
-static int cut_all(const struct order *order, const struct nt_digest_sources *sources) {
+static void report_none(char **paths, int count) {
+  if (!count)
+    fputs("nccltrace digest: no traced process of this user was found on this node: name a "
+          "directory of traces\n",
+          stderr);
+  for (int i = 0; i < count; i++)
+    complain(paths[i], "no trace was found there, nor a process that writes one there");
+}
+
+static int cut_all(struct order *order, const struct nt_digest_sources *sources) {
   int status = sources->failed ? NT_EXIT_FAILED : NT_EXIT_OK;
   for (size_t i = 0; i < sources->count; i++)
     if (lies_in_output(order, &sources->items[i]))
       return nt_options_bad(&usage, "the traces lie in %s: give another directory for the digests",
                             order->output);
   pause_between(sources);
-  for (size_t i = 0; i < sources->count; i++)
+  for (size_t i = 0; i < sources->count && !order->refused; i++)
     if (!digest(order, &sources->items[i]))
       status = NT_EXIT_FAILED;
-  if (sources->count == 0 && !sources->failed) {
-    fputs("nccltrace digest: no trace was found\n", stderr);
-    status = NT_EXIT_FAILED;
-  }
   return status;
 }
 
-/* 0, or why there is none: of the first that could not be made. */
-static int make_directories(const char *path) {
-  char part[PATH_MAX];
-  int error = 0;
-  snprintf(part, sizeof part, "%s", path);
-  for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
-    *slash = '\0';
-    if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
-      error = errno;
-  }
-  if (mkdir(part, 0700) != 0 && errno != EEXIST && !error)
-    error = errno;
-  const int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
-    return error ? error : errno;
-  close(fd);
-  return 0;
-}
-
 int nt_command_digest(int argc, char **argv) {
-  struct order order = {.size = NT_DIGEST_SIZE};
+  struct order order = {.wanted = "nccltrace-digests", .size = NT_DIGEST_SIZE};
   struct nt_digest_sources sources = {0};
-  const char *output = "nccltrace-digests";
   struct nt_options parser;
   int id;
   nt_options_start(&parser, &usage, argc, argv);
   while ((id = nt_options_next(&parser)) > 0) {
     if (id == OPT_OUTPUT)
-      output = parser.value;
+      order.wanted = parser.value;
     else if (id == OPT_SIZE && !parse_size(parser.value, &order.size))
       return nt_options_bad(&usage, "--size takes bytes, 8K at least, not '%s'", parser.value);
     else if (id == OPT_CALLS && !nt_options_number(parser.value, 1, UINT32_MAX, &order.calls))
@@ -256,21 +280,17 @@ int nt_command_digest(int argc, char **argv) {
   }
   if (id == NT_OPTIONS_STOP)
     return parser.status;
-  int error = make_directories(output);
-  if (!error && realpath(output, order.output) == NULL)
-    error = errno;
-  if (error) {
-    char why[160];
-    snprintf(why, sizeof why, "the directory for the digests cannot be made: %s (-o names another)",
-             strerror(error));
-    complain(output, why);
-    return NT_EXIT_FAILED;
-  }
+  if (realpath(order.wanted, order.output) == NULL)
+    order.output[0] = '\0';
+  char **paths = argv + parser.first;
+  const int count = argc - parser.first;
   int status = NT_EXIT_FAILED;
-  if (nt_digest_sources_find(argv + parser.first, argc - parser.first, &sources) == 0)
+  if (nt_digest_sources_find(paths, count, &sources) != 0)
+    fputs("nccltrace digest: out of memory\n", stderr);
+  else if (sources.count || sources.failed)
     status = cut_all(&order, &sources);
   else
-    fputs("nccltrace digest: out of memory\n", stderr);
+    report_none(paths, count);
   nt_digest_sources_free(&sources);
   return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nccltrace ls: one line for each process, from its area alone; nobody is asked or stopped. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -422,16 +423,39 @@ static size_t count_private(const struct nt_process_list *list) {
   return count;
 }
 
-/* Of processes whose area is not in shared memory the directory is not known. */
+static bool has_traces(const char *directory) {
+  const size_t end = sizeof ".trace" - 1;
+  DIR *dir = opendir(directory);
+  bool found = false;
+  for (struct dirent *entry; dir != NULL && !found && (entry = readdir(dir)) != NULL;) {
+    const size_t length = strlen(entry->d_name);
+    found = length > end && strcmp(entry->d_name + length - end, ".trace") == 0;
+  }
+  if (dir != NULL)
+    closedir(dir);
+  return found;
+}
+
+/* Of processes whose area is not in shared memory the directory is not known: those that write traces there may be among
+ * them, but nobody's are where there is none. */
 static void report_nothing_in(const char *directory, size_t private) {
-  fputs("nccltrace: no process on this node has its trace in that directory", stderr);
-  if (access(directory, F_OK) != 0)
-    fprintf(stderr, ": %s", strerror(errno));
-  if (private > 0)
+  const bool there = access(directory, F_OK) == 0;
+  const char *error = there ? NULL : strerror(errno);
+  fputs("nccltrace: no process on this node has its trace in ", stderr);
+  nt_text_escape_print(stderr, directory);
+  if (!there)
+    fprintf(stderr, ": %s", error);
+  else if (!has_traces(directory))
+    fputs(", and no trace file is there: it is where NCCLTRACE_DIR of the job says", stderr);
+  else if (private > 0)
     fprintf(stderr,
             "; of %zu the area is not in shared memory and the directory not known: see "
             "nccltrace ls",
             private);
+  else
+    fputs("; those that wrote there have ended or run elsewhere: nccltrace show reads what they "
+          "left",
+          stderr);
   fputc('\n', stderr);
 }
 

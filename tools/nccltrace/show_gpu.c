@@ -20,8 +20,8 @@ struct nt_gpu_seen nt_gpu_seen_of(const struct nt_trace *trace, const struct nt_
   struct nt_gpu_seen seen = {NT_SEEN_NOTHING, -1, -1};
   struct nt_trace_stream stream;
   bool launches = !nt_fn_is_cuda(call->fn) || nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
-  if (!call->launch || !launches || (call->flags & NT_CALL_CAPTURED) ||
-      !stream_of(trace, call->stream, &stream) || !stream.polled_ns)
+  if (!nt_call_launch(call) || !launches || !stream_of(trace, call->stream, &stream) ||
+      !stream.polled_ns)
     return seen;
   const struct nt_trace_mark *exact = nt_trace_mark_of(trace, NT_GPU_DURATION, call);
   const struct nt_trace_mark *done = nt_trace_mark_of(trace, NT_GPU_FINISHED, call);
