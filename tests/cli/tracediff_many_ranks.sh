@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 2
 # A job of 64 ranks, something being wrong in its last step: NAME SHAPE OPERATIONS FAULT. $seq is the operation that it is about.
 judge() {
   # shellcheck disable=SC2086
-  traces "$1" $2 "$3" "$4"
+  traces "$1" $2 "$3" $4
   seq=$(cat "$work/$1.positions")
   run "$work/$1"
   [ $? = 1 ] && [ ! -s "$work/err" ]
@@ -25,6 +25,9 @@ check "the rank that stops is blamed, in a job with experts" $? "$(cat "$work/ou
 
 judge crossing "4 4 4 1" 1200 cross=37 && grep -q '^cycle (certain): .*'"first in AllReduce $seq on tp;" "$work/out" && grep -qx 'to blame: rank 37' "$work/out"
 check "the rank that takes another order is blamed, however much piles up behind" $? "$(cat "$work/out" "$work/err")"
+judge aborted "4 4 4 1" 1200 "skip=37 abort" && head -1 "$work/out" | grep -q "^missing (likely): rank 37 never called AllReduce $seq on tp and went on in another communicator;" &&
+  [ "$(grep -c '^to blame:' "$work/out")" = 1 ]
+check "so is the rank that left out a call, after all others aborted, and nobody besides" $? "$(cat "$work/out" "$work/err")"
 judge stalled "4 4 4 1" 1200 stall=37 && grep -q "^stalled (certain): all members called AllReduce $seq on tp alike" "$work/out" && grep -qx 'to blame: nobody' "$work/out"
 check "an operation that all have called and that does not end accuses nobody" $? "$(cat "$work/out" "$work/err")"
 

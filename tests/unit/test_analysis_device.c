@@ -47,6 +47,19 @@ static void a_device_held_by_other_work_is_to_blame(void **state) {
   assert_verdict(&j, "gpu AllReduce 2 blame 1 waiting 0-2");
 }
 
+/* What stands right in front of it may be what it waits for: an abort came before the device was looked at again. */
+static void a_device_behind_what_is_not_known_is_not_to_blame(void **state) {
+  (void)state;
+  uint32_t a = start(3, "0-2"), b = job_comm(&j, "B", "0-2");
+  everyone(b, 1, 1, NT_PROGRESS_FINISHED);
+  at(1, 1, 1, NT_PROGRESS_UNKNOWN);
+  everyone(a, 1, 2, NT_PROGRESS_REACHED);
+  at(1, 1, 2, NT_PROGRESS_ENQUEUED);
+  struct nt_verdict *v = job_judge(&j);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_int_equal(nt_rank_set_count(&v->findings[i].blame), 0);
+}
+
 /* Two hosts went on to the next operation, but the first is known to be unfinished: it lacks the third, whose trace
  * is missing. */
 static void who_went_on_is_held_by_what_is_unfinished(void **state) {
@@ -683,6 +696,7 @@ static void other_settings_are_a_warning(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_device_held_by_other_work_is_to_blame),
+      cmocka_unit_test(a_device_behind_what_is_not_known_is_not_to_blame),
       cmocka_unit_test(who_went_on_is_held_by_what_is_unfinished),
       cmocka_unit_test(operations_behind_it_are_consequences),
       cmocka_unit_test(two_threads_at_the_head_of_one_stream_are_not_certainly_stalled),

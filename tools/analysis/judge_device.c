@@ -54,7 +54,8 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
                                                                           : ", on another stream");
   else if (front.unseen)
     snprintf(out, size,
-             "not at the head of stream %u: what was called right in front of it is not in the %s, "
+             "not at the head of stream %u: what was called right in front of it, or how far that "
+             "came, is not in the %s, "
              "so what it waits for is not known",
              model->calls[call].stream, model->left_out ? "digest" : "trace");
   else if (!model->calls[call].stream)

@@ -31,9 +31,11 @@ static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t lau
 static enum nt_progress place_frozen(const struct nt_trace *trace, const struct nt_call *call,
                                      const struct nt_trace_stream *stream, int64_t abort_ns) {
   const struct nt_trace_mark *mark = nt_trace_mark_of(trace, NT_GPU_REACHED, call);
-  if (!mark)
-    return stream->polled_ns && call->launch > stream->reached ? NT_PROGRESS_ENQUEUED
-                                                               : NT_PROGRESS_UNKNOWN;
+  if (!mark && stream->polled_ns && call->launch > stream->reached)
+    return NT_PROGRESS_ENQUEUED;
+  if (!mark) /* nothing that was launched before the abort has moved `reached` since */
+    return stream->polled_ns && stream->reached <= stream->frozen ? NT_PROGRESS_REACHED
+                                                                  : NT_PROGRESS_UNKNOWN;
   if (mark->by_ns <= abort_ns)
     return NT_PROGRESS_REACHED;
   return mark->not_before_ns > call->enter_ns + LOOK_NS ? NT_PROGRESS_ENQUEUED

@@ -63,18 +63,21 @@ static bool is_wait_of(const struct nt_model_call *wait, const struct nt_model_c
          (wait->stream == call->stream || (!wait->stream && call->launch == 1));
 }
 
-/* The stream's launch of that number was called, and is none of the calls that are there: neither is what was called
- * between it and the next. */
+/* The stream's launch of that number was called, and how far it came is not known; or it is none of the calls that are
+ * there: neither is what was called between it and the next. */
 static bool lacks_launch(const struct nt_model_rank *rank, uint32_t stream, uint32_t launch) {
-  if (!launch || (!rank->overwritten && !rank->lost && !rank->cut))
-    return false;
-  for (uint32_t i = 0; i < rank->call_count; i++) {
-    const enum nt_shape shape = nt_fn_shape(rank->calls[i].fn);
-    if (rank->calls[i].stream == stream && rank->calls[i].launch == launch &&
-        (nt_shape_is_operation(shape) || shape == NT_SHAPE_GRAPH_LAUNCH))
-      return false;
+  bool there = false;
+  for (uint32_t i = 0; i < rank->call_count && launch; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    const enum nt_shape shape = nt_fn_shape(call->fn);
+    if (call->stream != stream || call->launch != launch ||
+        !(nt_shape_is_operation(shape) || shape == NT_SHAPE_GRAPH_LAUNCH))
+      continue;
+    if (call->progress == NT_PROGRESS_UNKNOWN)
+      return true;
+    there = true;
   }
-  return true;
+  return launch && !there && (rank->overwritten || rank->lost || rank->cut);
 }
 
 /* Of a wait for an event: what it was recorded behind is not there. */

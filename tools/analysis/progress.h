@@ -13,7 +13,8 @@ bool nt_call_outstanding(const struct nt_job *job, uint32_t rank, uint32_t call)
 struct nt_front {
   uint32_t call;  /* operation of NCCL that is in front; NT_NONE: other work, or it is not known */
   uint32_t event; /* the cudaStreamWaitEvent that links the two; NT_NONE: same stream */
-  bool unseen; /* with no `call`: what was called right in front is not there, so nothing tells */
+  bool
+      unseen; /* with no `call`: what was called right in front is not there, or not how far it came, so nothing tells */
 };
 
 /* What an enqueued call of the rank waits for on its device. */
