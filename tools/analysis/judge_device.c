@@ -53,11 +53,11 @@ static void front_text(char *out, size_t size, const struct nt_inquiry *inquiry,
              model->calls[front.call].stream == model->calls[call].stream ? ""
                                                                           : ", on another stream");
   else if (front.unseen)
-    snprintf(out, size,
-             "not at the head of stream %u: what was called right in front of it, or how far that "
-             "came, is not in the %s, "
-             "so what it waits for is not known",
-             model->calls[call].stream, model->left_out ? "digest" : "trace");
+    snprintf(
+        out, size,
+        "not at the head of stream %u: what was called right in front of it is not in the %s, or "
+        "not how far it came, so what it waits for is not known",
+        model->calls[call].stream, model->left_out ? "digest" : "trace");
   else if (!model->calls[call].stream)
     snprintf(out, size, "not at the head of its stream, though nothing of NCCL is in front of it");
   else
