@@ -23,8 +23,12 @@ check "the rank that stops is blamed, in a job of tensor, pipeline and data para
 verdict "2 4 8 4" 1400 3
 check "the rank that stops is blamed, in a job with experts" $? "$(cat "$work/out" "$work/err")"
 
+verdict "2 8 2 1" 600 7 && [ "$(grep -c '^to blame:' "$work/out")" = 1 ]
+check "nobody else is, where a stage receives from both sides at one line" $? "$(cat "$work/out" "$work/err")"
 judge crossing "4 4 4 1" 1200 cross=37 && grep -q '^cycle (certain): .*'"first in AllReduce $seq on tp;" "$work/out" && grep -qx 'to blame: rank 37' "$work/out"
 check "the rank that takes another order is blamed, however much piles up behind" $? "$(cat "$work/out" "$work/err")"
+judge halves "2 4 8 4" 1200 cross=27 && grep -q '^cycle (certain): ' "$work/out" && grep -qx 'to blame: ranks 26-27' "$work/out"
+check "of two that take two orders both are, and nobody that waits behind" $? "$(cat "$work/out" "$work/err")"
 judge aborted "4 4 4 1" 1200 "skip=37 abort" && head -1 "$work/out" | grep -q "^missing (likely): rank 37 never called AllReduce $seq on tp and went on in another communicator;" &&
   [ "$(grep -c '^to blame:' "$work/out")" = 1 ]
 check "so is the rank that left out a call, after all others aborted, and nobody besides" $? "$(cat "$work/out" "$work/err")"

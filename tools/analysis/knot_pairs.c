@@ -3,9 +3,9 @@
  * Votes where a knot has more collectives than any rank has a part in.
  *
  * Behind two operations that ranks called in opposite orders others pile up, until no rank is in all of them. It is those
- * two that tell: of all pairs of operations that some ranks called in one order and some in the other, each has to have a
- * strict majority, those without a trace counted against it, and nobody may be of the majority in one pair and not
- * in another. Messages have no votes here: each is two ranks' only. A ring, in which any two operations have one rank in common, has no such pair.
+ * two that tell, of all pairs of operations that some ranks called in one order and some in the other: the strict majority of
+ * each is right, those without a trace counted against it, and without one all in it are to blame, as in a circle
+ * of two operations. Nobody may be right in one pair and not in another. Messages have no votes here: each is two ranks' only. A ring, in which any two operations have one rank in common, has no such pair.
  */
 #include <stdlib.h>
 
@@ -108,18 +108,21 @@ static uint32_t absent_of(const struct nt_knot *knot, const struct vote *vote) {
 
 enum side { NO_SIDE, WITH, AGAINST };
 
-/* Takes down each voter's side by the votes [first, end) of one pair on which they differ. False if that tells nothing. */
+/* Takes down each voter's side by the votes [first, end) of one pair on which they differ; in *usual, whether most called it in
+ * order. False if that tells nothing. */
 static bool take_sides(const struct nt_knot *knot, const struct vote *first, const struct vote *end,
-                       uint8_t *sides) {
+                       uint8_t *sides, bool *usual) {
   uint32_t in_order = 0;
-  const uint32_t all = (uint32_t)(end - first) + absent_of(knot, first);
+  const uint32_t voters = (uint32_t)(end - first), absent = absent_of(knot, first);
   for (const struct vote *vote = first; vote < end; vote++)
     in_order += vote->in_order;
-  const bool usual = in_order * 2 > all;
-  if (!usual && ((uint32_t)(end - first) - in_order) * 2 <= all)
+  const uint32_t most = in_order * 2 > voters ? in_order : voters - in_order;
+  const bool decided = most * 2 > voters + absent;
+  *usual = in_order == most;
+  if (!decided && absent)
     return false;
   for (const struct vote *vote = first; vote < end; vote++) {
-    const enum side side = vote->in_order == usual ? WITH : AGAINST;
+    const enum side side = decided && vote->in_order == *usual ? WITH : AGAINST;
     if (sides[vote->rank] != NO_SIDE && sides[vote->rank] != side)
       return false;
     sides[vote->rank] = (uint8_t)side;
@@ -151,9 +154,9 @@ static bool find_sides(const struct nt_knot *knot, const struct votes *votes, ui
       ;
     if (!differ(first, end))
       continue;
-    if (!take_sides(knot, first, end, sides))
+    bool usual;
+    if (!take_sides(knot, first, end, sides, &usual))
       return false;
-    const bool usual = (sides[first->rank] == WITH) == first->in_order;
     const struct pair pair = {first, end, usual ? first->before : first->after,
                               usual ? first->after : first->before};
     if (!found->first ||
@@ -174,7 +177,8 @@ static int blame(const struct nt_knot *knot, const struct pair *pair, const uint
   for (uint32_t r = 0; r < job->model->rank_count && !status; r++)
     status = sides[r] == AGAINST ? nt_finding_add(job, &finding->blame, r) : 0;
   for (const struct vote *vote = pair->first; vote < pair->end && !status; vote++)
-    status = nt_finding_add(job, sides[vote->rank] == WITH ? &with : &against, vote->rank);
+    status = nt_finding_add(
+        job, (vote->in_order == (pair->early == vote->before)) ? &with : &against, vote->rank);
   nt_describe_place(places[0], sizeof places[0], job, early->fn, early->seq, early->joint);
   nt_describe_place(places[1], sizeof places[1], job, late->fn, late->seq, late->joint);
   if (!status)

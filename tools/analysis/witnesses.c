@@ -51,14 +51,41 @@ static bool is_same_place(const struct nt_model_rank *a, uint32_t i, const struc
   return nt_is_replay(x) || a->views[x->view].nranks == b->views[y->view].nranks;
 }
 
+/* The rank's own number in the communicator of a call; -1: not known. */
+static int32_t own_number(const struct nt_job *job, const struct nt_model_rank *rank,
+                          const struct nt_model_call *call, int32_t *size) {
+  const struct nt_place place = job->places[rank - job->model->ranks][call->view];
+  if (place.joint == NT_NONE)
+    return -1;
+  *size = job->joints[place.joint].size;
+  return job->joints[place.joint].members[place.member].comm_rank;
+}
+
+/* Messages to a peer as far from the own rank, around the end as well, or both to the first rank. Their numbers are those of
+ * one pair's queue: to the next and to the previous stage are two of these. */
+static bool is_same_way(const struct nt_job *job, const struct nt_model_rank *a, uint32_t i,
+                        const struct nt_model_rank *b, uint32_t k) {
+  const struct nt_model_call *x = &a->calls[i], *y = &b->calls[k];
+  int32_t size = 0;
+  if (!nt_call_is_message(x) || (!x->peer && !y->peer))
+    return true;
+  const int32_t own = own_number(job, a, x, &size), other = own_number(job, b, y, &size);
+  if (own < 0 || other < 0)
+    return x->peer == y->peer;
+  const int32_t differ = (x->peer - own) - (y->peer - other);
+  return !differ || (size > 0 && differ % size == 0);
+}
+
 /* And with the same number. A launch has none: what stands in front of it tells. */
 static bool is_same(const struct nt_job *job, const struct nt_model_rank *a, uint32_t i,
                     const struct nt_model_rank *b, uint32_t k) {
   for (uint32_t n = 0; n < CONTEXT; n++) {
     if (i == NT_NONE || k == NT_NONE || !is_same_place(a, i, b, k))
       return false;
-    if (i == ENDED || !nt_is_replay(&a->calls[i]))
-      return i == ENDED || a->calls[i].seq == b->calls[k].seq;
+    if (i == ENDED)
+      return true;
+    if (!nt_is_replay(&a->calls[i]))
+      return a->calls[i].seq == b->calls[k].seq && is_same_way(job, a, i, b, k);
     i = step_before(job, a, i);
     k = step_before(job, b, k);
   }
