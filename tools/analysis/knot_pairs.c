@@ -97,13 +97,18 @@ static int collect(const struct nt_knot *knot, struct votes *votes) {
   return status;
 }
 
-static uint32_t absent_of(const struct nt_knot *knot, const struct vote *vote) {
+/* Without a trace: of both operations, as far as can be; of either. */
+struct absent {
+  uint32_t both, any;
+};
+
+static struct absent absent_of(const struct nt_knot *knot, const struct vote *vote) {
   const struct nt_joint *joints = knot->inquiry->job->joints;
   const uint32_t a = joints[nt_knot_stuck(knot, vote->before)->joint].absent,
                  b = joints[nt_knot_stuck(knot, vote->after)->joint].absent;
   if (!nt_rank_set_count(&knot->inquiry->verdict->missing))
-    return 0;
-  return a < b ? a : b;
+    return (struct absent){0};
+  return (struct absent){.both = a < b ? a : b, .any = a + b};
 }
 
 enum side { NO_SIDE, WITH, AGAINST };
@@ -113,13 +118,14 @@ enum side { NO_SIDE, WITH, AGAINST };
 static bool take_sides(const struct nt_knot *knot, const struct vote *first, const struct vote *end,
                        uint8_t *sides, bool *usual) {
   uint32_t in_order = 0;
-  const uint32_t voters = (uint32_t)(end - first), absent = absent_of(knot, first);
+  const uint32_t voters = (uint32_t)(end - first);
+  const struct absent absent = absent_of(knot, first);
   for (const struct vote *vote = first; vote < end; vote++)
     in_order += vote->in_order;
   const uint32_t most = in_order * 2 > voters ? in_order : voters - in_order;
-  const bool decided = most * 2 > voters + absent;
+  const bool decided = most * 2 > voters + absent.both;
   *usual = in_order == most;
-  if (!decided && absent)
+  if (!decided && absent.any)
     return false;
   for (const struct vote *vote = first; vote < end; vote++) {
     const enum side side = decided && vote->in_order == *usual ? WITH : AGAINST;
