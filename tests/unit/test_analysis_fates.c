@@ -276,6 +276,15 @@ static void who_vanished_long_before_the_first_of_many_steps_was_first(void **st
   assert_verdict(&j, "dead AllReduce 3 blame 3 waiting 0-2,4-15");
 }
 
+/* A launcher looks at its processes every 100 ms, and ends all as soon as one is gone; the moments are known to 50 ms. */
+static void who_vanished_before_all_others_at_once_was_first(void **state) {
+  (void)state;
+  crash_then_signals(8, 90, 8);
+  assert_verdict(&j, "dead AllReduce 3 blame 3 waiting 0-2,4-7");
+  crash_then_signals(4, 110, 25);
+  assert_verdict(&j, "dead AllReduce 3 blame 3 waiting 0-2");
+}
+
 /* Before the others had waited for long: they made the last call right before the first signal. */
 static void signalled(uint32_t ranks, const int64_t *steps_ms) {
   wait_for(ranks, 0);
@@ -446,6 +455,7 @@ int main(void) {
       cmocka_unit_test(within_a_tick_nobody_was_first),
       cmocka_unit_test(who_fails_since_a_peer_is_gone_is_not_the_one_that_died),
       cmocka_unit_test(who_vanished_long_before_the_first_of_many_steps_was_first),
+      cmocka_unit_test(who_vanished_before_all_others_at_once_was_first),
       cmocka_unit_test(in_even_steps_nobody_was_first_however_long_they_are),
       cmocka_unit_test(in_uneven_steps_the_first_is_dead),
       cmocka_unit_test(who_had_waited_for_long_was_not_the_cause),

@@ -8,6 +8,7 @@
 #include "analysis/dump_words.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
+#include "analysis/sequence.h"
 #include "cli/text.h"
 #include "nccl/nccl_api.h"
 
@@ -77,6 +78,26 @@ static void fill_stack(const struct nt_inquiry *inquiry, struct nt_culprit *culp
     culprit->stack = &dumped->stack;
 }
 
+/* The rank's last call. One that ends a communicator from no line of the program, as an interpreter does on its way out, says less
+ * than the operation in front of it. */
+static uint32_t telling_call(const struct nt_job *job, uint32_t rank, uint32_t thread) {
+  const struct nt_model_rank *model = &job->model->ranks[rank];
+  const uint32_t last = nt_last_call_in(job, rank, thread);
+  uint32_t found = last;
+  if (last == NT_NONE || nt_model_site(model, model->calls[last].at) ||
+      !nt_call_ends(&model->calls[last]))
+    return last;
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->view != NT_NONE && (!thread || call->thread == thread) &&
+        !(call->flags & NT_CALL_VOID) && nt_shape_is_operation(nt_fn_shape(call->fn)) &&
+        nt_model_site(model, call->at) && call->enter_ns <= model->calls[last].enter_ns &&
+        (found == last || call->enter_ns >= model->calls[found].enter_ns))
+      found = i;
+  }
+  return found;
+}
+
 static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit, uint32_t world,
                          uint32_t thread) {
   culprit->thread = thread;
@@ -86,7 +107,7 @@ static void fill_culprit(struct nt_inquiry *inquiry, struct nt_culprit *culprit,
     return;
   const struct nt_model_rank *rank = &inquiry->job->model->ranks[culprit->rank];
   const struct nt_fate *fate = &inquiry->freeze->fates[culprit->rank];
-  uint32_t last = nt_last_call_in(inquiry->job, culprit->rank, thread);
+  uint32_t last = telling_call(inquiry->job, culprit->rank, thread);
   if (last != NT_NONE) {
     const struct nt_model_call *call = &rank->calls[last];
     char text[NT_DESCRIBE];

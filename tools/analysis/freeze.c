@@ -88,7 +88,8 @@ static int by_moment(const void *a, const void *b) {
 /* How the first of all was ahead of those that vanished after it. */
 enum lead {
   LEAD_NONE, /* no longer than these took to go one after the other, as processes that are signalled in turn do */
-  LEAD_STEPS, /* no longer either, but by far longer than each of these was ahead of the next */
+  LEAD_STEPS, /* no longer either, but by far longer than each of these was ahead of the next, or these went faster than in
+               * such steps: a launcher that has seen the first one end signals the others at once */
   LEAD_CLEAR,
 };
 
@@ -110,7 +111,9 @@ static enum lead lead_of(const struct nt_search *s, int64_t earliest, int64_t fr
     widest = ends[i] - ends[i - 1] > widest ? ends[i] - ends[i - 1] : widest;
   if (ends && (!count || ends[0] - earliest >= ends[count - 1] - ends[0] + STEP_NS))
     lead = LEAD_CLEAR;
-  else if (ends && ends[0] - earliest >= FAR * widest + STEP_NS)
+  else if (ends && (ends[0] - earliest >= FAR * widest + STEP_NS ||
+                    2 * (ends[count - 1] - ends[0]) + ORDERED_NS <
+                        (int64_t)(count - 1) * (ends[0] - earliest)))
     lead = LEAD_STEPS;
   free(ends);
   return lead;

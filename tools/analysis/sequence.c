@@ -66,7 +66,7 @@ bool nt_call_aborts(const struct nt_model_call *call) {
          (shape == NT_SHAPE_COMM_SHRINK && call->peer > 0 && (call->peer & NCCL_SHRINK_ABORT));
 }
 
-static bool is_end(const struct nt_model_call *call) {
+bool nt_call_ends(const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
   return shape == NT_SHAPE_COMM_END || shape == NT_SHAPE_COMM_FINALIZE || nt_call_aborts(call);
 }
@@ -142,7 +142,7 @@ static int find_bounds(void *ctx, uint32_t r) {
         member->first = call->seq;
     }
     note_counted(member, call, i);
-    if (is_end(call) && (!member->ended_ns || call->enter_ns < member->ended_ns)) {
+    if (nt_call_ends(call) && (!member->ended_ns || call->enter_ns < member->ended_ns)) {
       member->ended_ns = call->enter_ns;
       member->ended_fn = call->fn;
       member->ended_call = i;

@@ -22,6 +22,8 @@ uint64_t nt_call_bytes(const struct nt_model_call *call);
 bool nt_call_counts(const struct nt_model_call *call);
 /* Ends what runs on the communicator: an abort, a revoke, a shrink that is told to. */
 bool nt_call_aborts(const struct nt_model_call *call);
+/* An abort, a destroy or a finalize. */
+bool nt_call_ends(const struct nt_model_call *call);
 /* The view of the same rank that an init, shrink or grow made or was to make; NT_NONE. */
 uint32_t nt_call_made(const struct nt_job *job, uint32_t rank, uint32_t call);
 /* Has a root that all ranks must pass alike. */
