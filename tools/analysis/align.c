@@ -316,11 +316,13 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     for (uint32_t i = 0; i < joint->member_count; i++)
       out->agreeing += nt_align_signature(&joint->members[i], out->position) == value;
   }
+  uint32_t parted = out->position;
   const uint64_t right =
-      out->decided || out->disputed ? 0 : nt_align_side_of_witnesses(job, joint, out->position);
+      out->decided ? 0 : nt_align_side_of_witnesses(job, joint, out->position, &parted);
   if (right) {
     value = right;
     out->decided = out->witnessed = true;
+    out->disputed = false;
   }
   out->sure = out->decided && (!joint->absent || 2 * out->agreeing > out->voters + joint->absent);
   out->reference = furthest(joint, out->position, value);
@@ -351,6 +353,9 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     }
     align_member(job, joint, out, deviation);
     look_before(job, joint, out, deviation);
+    if (out->witnessed && parted < deviation->position)
+      nt_align_tell_parting(job, &joint->members[out->reference], &joint->members[i], parted,
+                            deviation);
   }
   nt_align_share_stories(joint, out);
   return 0;

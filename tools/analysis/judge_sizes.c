@@ -85,26 +85,63 @@ static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_e
   }
 }
 
+/* Do ranks that make the same messages carry, at this position of their queues, what one side of the pair has, two at least, and
+ * none what the other has, in the same communicator or `elsewhere`? Then that one's: the send or the receive; NULL if it is not so. */
+static const struct nt_p2p_end *usual_side(const struct nt_inquiry *inquiry,
+                                           const struct nt_p2p_end *send, bool *elsewhere) {
+  uint32_t like_send, like_recv;
+  for (int i = 0; i < 2; i++) {
+    count_others(inquiry, send, i, &like_send, &like_recv);
+    *elsewhere = i;
+    if ((like_send > 1) != (like_recv > 1) && !(like_send && like_recv))
+      return like_send ? send : send + 1;
+  }
+  return NULL;
+}
+
+/* Has the side always had this size at its line, in this queue, and does another rank have it at that position, while none has the
+ * other side's? */
+static bool keeps_its_line(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                           bool sender) {
+  const struct nt_p2p_end *own = sender ? send : send + 1;
+  const uint32_t at = nt_p2p_call(inquiry->job, own)->at;
+  const uint64_t bytes = bytes_of(inquiry, own);
+  uint32_t like[2], before = 0;
+  count_others(inquiry, send, false, &like[1], &like[0]);
+  if (!at || !like[sender] || like[!sender])
+    return false;
+  for (const struct nt_p2p_end *a = send; a > inquiry->p2p.ends && nt_p2p_same_queue(a - 1, send);
+       a--) {
+    if (a[-1].is_send != sender || nt_p2p_call(inquiry->job, &a[-1])->at != at)
+      continue;
+    if (bytes_of(inquiry, &a[-1]) != bytes)
+      return false;
+    before++;
+  }
+  return before > 0;
+}
+
 /* World ranks to blame for a pair of different sizes. */
 static int blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                         struct nt_rank_set *blame, enum nt_confidence *confidence) {
   const struct nt_p2p_end *recv = send + 1;
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, recv);
   uint64_t before = 0;
-  uint32_t like_send, like_recv;
+  bool elsewhere;
   *confidence = NT_LIKELY;
   /* What the queue has always carried, then what others carry at the same position. */
   if (usual_size(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
   if (size_around(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
-  for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
-    count_others(inquiry, send, elsewhere, &like_send, &like_recv);
-    if ((like_send > 1) == (like_recv > 1) || (like_send && like_recv))
-      continue;
+  const struct nt_p2p_end *usual = usual_side(inquiry, send, &elsewhere);
+  if (usual) {
     *confidence = elsewhere ? NT_LIKELY : NT_CERTAIN;
-    return nt_finding_add(inquiry->job, blame, like_send ? recv->rank : send->rank);
+    return nt_finding_add(inquiry->job, blame, usual == send ? recv->rank : send->rank);
   }
+  if (keeps_its_line(inquiry, send, true) != keeps_its_line(inquiry, send, false))
+    return nt_finding_add(inquiry->job, blame,
+                          keeps_its_line(inquiry, send, true) ? recv->rank : send->rank);
   const int status = nt_finding_add(inquiry->job, blame, send->rank);
   return status ? status : nt_finding_add(inquiry->job, blame, recv->rank);
 }
@@ -135,6 +172,18 @@ static bool is_wrong_size(const struct nt_inquiry *inquiry, const struct nt_p2p_
   const uint32_t like_other = lonely == send ? like_recv : like_send;
   return !like_odd && (like_other > 1 || (usual_size(inquiry, send, &usual) && usual == other) ||
                        shift->agree < AGREE_LEAST);
+}
+
+/* The end without counterpart: where others carry at that position what its counterpart there has, its own rank left one out in
+ * front of it, and it is that counterpart. */
+static const struct nt_p2p_end *lonely_end(const struct nt_inquiry *inquiry,
+                                           const struct nt_p2p_shift *shift, bool *told) {
+  const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
+  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
+  bool elsewhere;
+  const struct nt_p2p_end *usual = usual_side(inquiry, send, &elsewhere);
+  *told = usual && usual != lonely;
+  return *told ? usual : lonely;
 }
 
 /* "0→1 sends 3, 1 expects 5", in elements of a common type, else in bytes. */
@@ -170,7 +219,8 @@ static int add_waiters(const struct nt_inquiry *inquiry, struct nt_finding *find
 
 /* A message that was left out, or is too many, among others of its queue. */
 static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *shift) {
-  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
+  bool told;
+  const struct nt_p2p_end *lonely = lonely_end(inquiry, shift, &told);
   const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, lonely->joint);
   char text[NT_UNMATCHED_TEXT];
@@ -187,8 +237,11 @@ static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *sh
   if (!status)
     status = add_waiters(inquiry, finding, shift->uneven);
   say_sizes(inquiry, finding, send, send + 1);
-  nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
-               shift->agree);
+  if (told)
+    nt_lines_add(&finding->evidence, "other ranks exchange a message of that size there");
+  else
+    nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
+                 shift->agree);
   return status;
 }
 
