@@ -49,6 +49,14 @@ static uint32_t common_of(const struct nt_joint *joint) {
   return low;
 }
 
+uint32_t nt_stuck_differs_from(const struct nt_divergence *divergence) {
+  uint32_t from = divergence->position;
+  for (uint32_t i = 0; i < divergence->deviation_count; i++)
+    if (divergence->deviations[i].position < from)
+      from = divergence->deviations[i].position;
+  return from;
+}
+
 /* The member's call at the position, NT_NONE if it made none or that is gone. */
 static uint32_t call_at(const struct nt_member *member, uint32_t position) {
   return position < member->first || position > member->called
@@ -59,7 +67,7 @@ static uint32_t call_at(const struct nt_member *member, uint32_t position) {
 static int stuck_divergence(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
-  const uint32_t position = divergence->position, low = common_of(joint);
+  const uint32_t position = nt_stuck_differs_from(divergence), low = common_of(joint);
   const uint32_t last = nt_stuck_counts_behind(divergence, low) ? low : UINT32_MAX;
   const bool passed = has_passed(f->job, joint, position);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);

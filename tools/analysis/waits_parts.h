@@ -68,6 +68,8 @@ int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 /* Whether positions behind the difference still correspond, so that who has not called the one behind `low`, up to which all
  * have, is behind. */
 bool nt_stuck_counts_behind(const struct nt_divergence *divergence, uint32_t low);
+/* The first position that is part of the difference, be it that calls of equal arguments had paired up there; 0: none. */
+uint32_t nt_stuck_differs_from(const struct nt_divergence *divergence);
 int nt_stuck_divergence(struct nt_finder *f, uint32_t joint,
                         const struct nt_divergence *divergence);
 
