@@ -167,9 +167,20 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
     prove_shift(job, reference, other, a, n, b, m, &deviation->edit);
     return;
   }
-  if (deviation->edit.how != NT_EDIT_CHANGED || n >= NT_EDIT_WINDOW - FORETOLD)
+  if (n >= NT_EDIT_WINDOW - FORETOLD)
     return;
   uint32_t more = nt_foretell(job, reference, a + n, FORETOLD);
+  if (deviation->edit.how == NT_EDIT_EXTRA && deviation->edit.run > 1 &&
+      m < NT_EDIT_WINDOW - FORETOLD) {
+    /* Several too many in front of the only call that agrees: it may be the same call of the next turn. */
+    const uint32_t later = nt_foretell(job, other, b + m, FORETOLD);
+    const struct nt_edit longer = nt_edit_compare(a, n + more, b, m + later);
+    if (longer.how == NT_EDIT_CHANGED)
+      deviation->edit = longer;
+    return;
+  }
+  if (deviation->edit.how != NT_EDIT_CHANGED)
+    return;
   struct nt_edit edit = nt_edit_compare(a, n + more, b, m);
   if (edit.how == NT_EDIT_SKIPPED && edit.matched > deviation->edit.matched) {
     deviation->edit = edit;

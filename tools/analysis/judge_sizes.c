@@ -68,7 +68,21 @@ static bool is_elsewhere(const struct nt_inquiry *inquiry, const struct nt_p2p_e
          inquiry->job->joints[other->joint].size == inquiry->job->joints[end->joint].size;
 }
 
-/* Ends of other ranks at that position of their queues, by size: in the same communicator, or `elsewhere` at the same line. */
+/* It, or the other side that it meets. */
+static bool is_at_line_of(const struct nt_inquiry *inquiry, uint32_t i,
+                          const struct nt_p2p_end *send) {
+  const struct nt_p2p *p2p = &inquiry->p2p;
+  const struct nt_p2p_end *own = &p2p->ends[i], *met = own;
+  if (own->is_send && i + 1 < p2p->count && nt_p2p_is_pair(own, own + 1))
+    met = own + 1;
+  else if (!own->is_send && i && nt_p2p_is_pair(own - 1, own))
+    met = own - 1;
+  return is_elsewhere(inquiry, own, &send[!own->is_send]) ||
+         is_elsewhere(inquiry, met, &send[!met->is_send]);
+}
+
+/* Ends of other ranks at that position of their queues, by size: in the same communicator, and `elsewhere` where they or their
+ * other sides are at the same line. */
 static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                          bool elsewhere, uint32_t *like_send, uint32_t *like_recv) {
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, send + 1);
@@ -76,8 +90,7 @@ static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_e
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
     if (other->seq != send->seq || other->rank == send->rank || other->rank == send[1].rank ||
-        (elsewhere ? !is_elsewhere(inquiry, other, send) && !is_elsewhere(inquiry, other, send + 1)
-                   : other->joint != send->joint))
+        (other->joint != send->joint && (!elsewhere || !is_at_line_of(inquiry, i, send))))
       continue;
     const uint64_t bytes = bytes_of(inquiry, other);
     *like_send += bytes == sent;

@@ -429,6 +429,8 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
   int status = unfinished ? nt_replays_find(job, &out->replays) : -NT_ERR_MEMORY;
   if (!status)
     status = list_stuck(&f, p2p, creations, divergences);
+  if (!status)
+    status = nt_stuck_groups(&f, p2p);
   free(unfinished);
   for (uint32_t i = 0; i < out->count; i++)
     out->list[i].excused = out->list[i].moving;

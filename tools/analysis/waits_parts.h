@@ -85,5 +85,7 @@ int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_diverge
 /* Operations of a joint, and messages, that all have called and that do not finish. */
 int nt_stuck_device(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p);
+/* What is in one group with an operation that lacks somebody waits for that; once all are listed. */
+int nt_stuck_groups(struct nt_finder *f, const struct nt_p2p *p2p);
 
 #endif
