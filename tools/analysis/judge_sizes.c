@@ -243,7 +243,11 @@ static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *sh
   finding->seq = lonely->seq;
   finding->confidence = NT_CERTAIN;
   finding->since_ns = nt_p2p_call(inquiry->job, lonely)->enter_ns;
-  int status = nt_blame_unmatched(inquiry, lonely, finding);
+  /* A single one agrees by chance, and who would tell may be without a trace. */
+  const bool open =
+      !told && shift->agree < AGREE_LEAST && inquiry->job->joints[lonely->joint].absent;
+  int status = open ? 0 : nt_blame_unmatched(inquiry, lonely, finding);
+  finding->confidence = open ? NT_UNDECIDED : finding->confidence;
   finding->field = NULL;
   nt_finding_say(finding, "%s; what follows it between the two meets the wrong one",
                  nt_unmatched_text(text, sizeof text, inquiry, lonely, finding));
