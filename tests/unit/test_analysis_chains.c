@@ -50,6 +50,40 @@ static void assert_init(const char *blame, const char *members, enum nt_confiden
   job_free(&j);
 }
 
+/* Pairs in a grid; on NCCL a gather and a scatter of two ranks meet and finish. Rank 5 leaves one gather out, and rank 4
+ * finds out in the last step. */
+static void who_waits_behind_a_wrong_pair_is_no_end_of_a_chain(void **state) {
+  (void)state;
+  enum { STEPS = 4 };
+  job_start(&j, 6);
+  const uint32_t tp[3] = {job_comm(&j, "TP", "0-1"), job_comm(&j, "TP", "2-3"),
+                          job_comm(&j, "TP", "4-5")};
+  const uint32_t dp[2] = {job_comm(&j, "DP", "0,2,4"), job_comm(&j, "DP", "1,3,5")};
+  for (uint32_t step = 1; step <= STEPS; step++)
+    for (uint32_t line = 1; line <= 3; line++)
+      for (uint32_t r = 0; r < 6; r++) {
+        const bool waits = r % 2 == 0 && step == STEPS;
+        if ((r == 5 && step == 2 && line == 1) || (r == 4 && waits && line == 3))
+          continue;
+        j.line = line;
+        struct nt_model_call *call = line == 1 ? job_call(&j, r, tp[r / 2], NT_FN_AllGather, 512)
+                                     : line == 2
+                                         ? job_call(&j, r, tp[r / 2], NT_FN_ReduceScatter, 512)
+                                         : job_call(&j, r, dp[r % 2], NT_FN_AllReduce, 64);
+        call->progress =
+            waits && line == (r == 4 ? 2 : 3) ? NT_PROGRESS_REACHED : NT_PROGRESS_FINISHED;
+      }
+  for (uint32_t r = 1; r < 6; r += 2)
+    job_end(&j, r, NT_PROCESS_EXITED, 0);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_MISSING);
+  assert_string_equal(set_text(&v->findings[0].blame), "5");
+  assert_int_equal(v->findings[0].seq, 3);
+  for (uint32_t i = 0; i < v->count; i++)
+    assert_false(nt_rank_set_has(&v->findings[i].blame, 4));
+  job_free(&j);
+}
+
 static void pairs_created_around_a_circle_wait_for_each_other(void **state) {
   (void)state;
   start(3, "0-2");
@@ -383,6 +417,7 @@ static void groups_in_which_nothing_is_missing_are_stalled(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      TEST(who_waits_behind_a_wrong_pair_is_no_end_of_a_chain),
       TEST(pairs_created_around_a_circle_wait_for_each_other),
       TEST(creations_that_lack_one_end_at_who_creates_nothing),
       TEST(creations_that_may_lack_several_ranks_blame_nobody),

@@ -167,9 +167,20 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
     prove_shift(job, reference, other, a, n, b, m, &deviation->edit);
     return;
   }
-  if (deviation->edit.how != NT_EDIT_CHANGED || n >= NT_EDIT_WINDOW - FORETOLD)
+  if (n >= NT_EDIT_WINDOW - FORETOLD)
     return;
   uint32_t more = nt_foretell(job, reference, a + n, FORETOLD);
+  if (deviation->edit.how == NT_EDIT_EXTRA && deviation->edit.run > 1 &&
+      m < NT_EDIT_WINDOW - FORETOLD) {
+    /* Several too many in front of the only call that agrees: it may be the same call of the next turn. */
+    const uint32_t later = nt_foretell(job, other, b + m, FORETOLD);
+    const struct nt_edit longer = nt_edit_compare(a, n + more, b, m + later);
+    if (longer.how == NT_EDIT_CHANGED)
+      deviation->edit = longer;
+    return;
+  }
+  if (deviation->edit.how != NT_EDIT_CHANGED)
+    return;
   struct nt_edit edit = nt_edit_compare(a, n + more, b, m);
   if (edit.how == NT_EDIT_SKIPPED && edit.matched > deviation->edit.matched) {
     deviation->edit = edit;
@@ -316,11 +327,13 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     for (uint32_t i = 0; i < joint->member_count; i++)
       out->agreeing += nt_align_signature(&joint->members[i], out->position) == value;
   }
+  uint32_t parted = out->position;
   const uint64_t right =
-      out->decided || out->disputed ? 0 : nt_align_side_of_witnesses(job, joint, out->position);
+      out->decided ? 0 : nt_align_side_of_witnesses(job, joint, out->position, &parted);
   if (right) {
     value = right;
     out->decided = out->witnessed = true;
+    out->disputed = false;
   }
   out->sure = out->decided && (!joint->absent || 2 * out->agreeing > out->voters + joint->absent);
   out->reference = furthest(joint, out->position, value);
@@ -351,6 +364,9 @@ static int collect_votes(const struct nt_job *job, const struct nt_joint *joint,
     }
     align_member(job, joint, out, deviation);
     look_before(job, joint, out, deviation);
+    if (out->witnessed && parted < deviation->position)
+      nt_align_tell_parting(job, &joint->members[out->reference], &joint->members[i], parted,
+                            deviation);
   }
   nt_align_share_stories(joint, out);
   return 0;

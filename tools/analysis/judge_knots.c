@@ -164,8 +164,9 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
   nt_rank_set_free(&members);
 }
 
-/* Blames those who are in all of it and did not take `common` first, or everybody where that is NT_NONE and no
- * voter is missing. True in *skipped: each of them has skipped it. */
+/* Blames those who are in all of it and did not take `common` first. Where that is NT_NONE and no voter is missing, everybody in
+ * it, and who voted: a rank that has called all of it is awaited by nobody, but took an order all the same. True in
+ * *skipped: each of them has skipped it. */
 static int blame(const struct nt_knot *knot, uint32_t common, struct nt_finding *finding,
                  bool *skipped) {
   int status = 0;
@@ -182,6 +183,10 @@ static int blame(const struct nt_knot *knot, uint32_t common, struct nt_finding 
                nt_knot_has_skipped(knot, knot->ranks[i], nt_knot_stuck(knot, common),
                                    nt_knot_stuck(knot, own));
   }
+  const uint32_t ranks = knot->inquiry->job->model->rank_count;
+  for (uint32_t r = 0; r < ranks && common == NT_NONE && !status; r++)
+    if (in_all(knot, r) && nt_knot_waits_in(knot, r) != NT_NONE)
+      status = nt_finding_add(knot->inquiry->job, &finding->blame, r);
   return status;
 }
 

@@ -106,12 +106,43 @@ uint32_t nt_went_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end 
   return owes_message(inquiry, end, partner->rank) ? 0 : passed(inquiry, end, partner->rank);
 }
 
+/* How many messages each side made of a queue between the same two members of another communicator of that size, against those of
+ * this one: 1 as many in most of at least two, 0 in none, -1 not told. */
+static void ask_elsewhere(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end,
+                          struct nt_votes *votes) {
+  enum { ENOUGH = 2 };
+  const struct nt_p2p *p2p = &inquiry->p2p;
+  const int32_t size = inquiry->job->joints[end->joint].size;
+  uint32_t wanted[2] = {0, 0}, alike[2] = {0, 0}, counts[2] = {0, 0}, others = 0;
+  for (uint32_t i = 0; i < p2p->count; i++)
+    wanted[p2p->ends[i].is_send] += nt_p2p_same_queue(&p2p->ends[i], end);
+  for (uint32_t i = 0; i < p2p->count; i++) {
+    const struct nt_p2p_end *other = &p2p->ends[i];
+    counts[other->is_send]++;
+    if (i + 1 < p2p->count && nt_p2p_same_queue(other, other + 1))
+      continue;
+    if (other->joint != end->joint && other->source == end->source && !other->signal &&
+        other->destination == end->destination && inquiry->job->joints[other->joint].size == size) {
+      others++;
+      for (int side = 0; side < 2; side++)
+        alike[side] += counts[side] == wanted[side];
+    }
+    counts[0] = counts[1] = 0;
+  }
+  if (others < ENOUGH)
+    return;
+  votes->own = alike[end->is_send] == 0 ? 0 : 2 * alike[end->is_send] > others ? 1 : -1;
+  votes->theirs = alike[!end->is_send] == 0 ? 0 : 2 * alike[!end->is_send] > others ? 1 : -1;
+}
+
 /* Who made another number of messages than the rest; if that cannot be told, who went past its place; else both, and where
  * members have no trace either. */
 static int blame(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end, uint32_t partner,
                  bool past, struct nt_finding *finding) {
   struct nt_votes votes;
   int status = nt_count_votes(inquiry, end, partner, &votes);
+  if (!status && votes.own < 0 && votes.theirs < 0)
+    ask_elsewhere(inquiry, end, &votes);
   bool own = (!votes.own && votes.theirs) || (votes.own < 0 && votes.theirs == 1);
   bool theirs = (!votes.theirs && votes.own) || (votes.theirs < 0 && votes.own == 1);
   finding->confidence = theirs && past ? NT_CERTAIN : NT_LIKELY;

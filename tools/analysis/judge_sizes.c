@@ -68,7 +68,21 @@ static bool is_elsewhere(const struct nt_inquiry *inquiry, const struct nt_p2p_e
          inquiry->job->joints[other->joint].size == inquiry->job->joints[end->joint].size;
 }
 
-/* Ends of other ranks at that position of their queues, by size: in the same communicator, or `elsewhere` at the same line. */
+/* It, or the other side that it meets. */
+static bool is_at_line_of(const struct nt_inquiry *inquiry, uint32_t i,
+                          const struct nt_p2p_end *send) {
+  const struct nt_p2p *p2p = &inquiry->p2p;
+  const struct nt_p2p_end *own = &p2p->ends[i], *met = own;
+  if (own->is_send && i + 1 < p2p->count && nt_p2p_is_pair(own, own + 1))
+    met = own + 1;
+  else if (!own->is_send && i && nt_p2p_is_pair(own - 1, own))
+    met = own - 1;
+  return is_elsewhere(inquiry, own, &send[!own->is_send]) ||
+         is_elsewhere(inquiry, met, &send[!met->is_send]);
+}
+
+/* Ends of other ranks at that position of their queues, by size: in the same communicator, and `elsewhere` where they or their
+ * other sides are at the same line. */
 static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                          bool elsewhere, uint32_t *like_send, uint32_t *like_recv) {
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, send + 1);
@@ -76,8 +90,7 @@ static void count_others(const struct nt_inquiry *inquiry, const struct nt_p2p_e
   for (uint32_t i = 0; i < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *other = &inquiry->p2p.ends[i];
     if (other->seq != send->seq || other->rank == send->rank || other->rank == send[1].rank ||
-        (elsewhere ? !is_elsewhere(inquiry, other, send) && !is_elsewhere(inquiry, other, send + 1)
-                   : other->joint != send->joint))
+        (other->joint != send->joint && (!elsewhere || !is_at_line_of(inquiry, i, send))))
       continue;
     const uint64_t bytes = bytes_of(inquiry, other);
     *like_send += bytes == sent;
@@ -91,26 +104,65 @@ static bool lacks_past(const struct nt_inquiry *inquiry, const struct nt_p2p_end
   return send - inquiry->p2p.ends < wanted || !nt_p2p_same_queue(send - wanted, send);
 }
 
+/* Do ranks that make the same messages carry, at this position of their queues, what one side of the pair has, two at least, and
+ * none what the other has, in the same communicator or `elsewhere`? Then that one's: the send or the receive; NULL if it is not so. */
+static const struct nt_p2p_end *usual_side(const struct nt_inquiry *inquiry,
+                                           const struct nt_p2p_end *send, bool *elsewhere) {
+  uint32_t like_send, like_recv;
+  for (int i = 0; i < 2; i++) {
+    count_others(inquiry, send, i, &like_send, &like_recv);
+    *elsewhere = i;
+    if ((like_send > 1) != (like_recv > 1) && !(like_send && like_recv))
+      return like_send ? send : send + 1;
+  }
+  return NULL;
+}
+
+/* Has the side always had this size at its line, in this queue, and does another rank have it at that position, while none has the
+ * other side's? */
+static bool keeps_its_line(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
+                           bool sender) {
+  const struct nt_p2p_end *own = sender ? send : send + 1;
+  const uint32_t at = nt_p2p_call(inquiry->job, own)->at;
+  const uint64_t bytes = bytes_of(inquiry, own);
+  uint32_t like[2], before = 0;
+  count_others(inquiry, send, false, &like[1], &like[0]);
+  if (!at || !like[sender] || like[!sender])
+    return false;
+  for (const struct nt_p2p_end *a = send; a > inquiry->p2p.ends && nt_p2p_same_queue(a - 1, send);
+       a--) {
+    if (a[-1].is_send != sender || nt_p2p_call(inquiry->job, &a[-1])->at != at)
+      continue;
+    if (bytes_of(inquiry, &a[-1]) != bytes)
+      return false;
+    before++;
+  }
+  return before > 0;
+}
+
 /* World ranks to blame for a pair of different sizes. */
 static int blame_uneven(const struct nt_inquiry *inquiry, const struct nt_p2p_end *send,
                         struct nt_rank_set *blame, enum nt_confidence *confidence) {
   const struct nt_p2p_end *recv = send + 1;
   const uint64_t sent = bytes_of(inquiry, send), expected = bytes_of(inquiry, recv);
   uint64_t before = 0;
-  uint32_t like_send, like_recv;
+  bool elsewhere;
   *confidence = NT_LIKELY;
   /* What the queue has always carried, then what others carry at the same position. */
   if (usual_size(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
   if (size_around(inquiry, send, &before) && (before == sent) != (before == expected))
     return nt_finding_add(inquiry->job, blame, before == sent ? recv->rank : send->rank);
-  for (int elsewhere = lacks_past(inquiry, send) ? 2 : 0; elsewhere < 2; elsewhere++) {
-    count_others(inquiry, send, elsewhere, &like_send, &like_recv);
-    if ((like_send > 1) == (like_recv > 1) || (like_send && like_recv))
-      continue;
+  const struct nt_p2p_end *usual =
+      lacks_past(inquiry, send) ? NULL : usual_side(inquiry, send, &elsewhere);
+  if (usual) {
     *confidence = elsewhere ? NT_LIKELY : NT_CERTAIN;
-    return nt_finding_add(inquiry->job, blame, like_send ? recv->rank : send->rank);
+    return nt_finding_add(inquiry->job, blame, usual == send ? recv->rank : send->rank);
   }
+  if (!lacks_past(inquiry, send) &&
+      keeps_its_line(inquiry, send, true) != keeps_its_line(inquiry, send, false))
+    return nt_finding_add(inquiry->job, blame,
+                          keeps_its_line(inquiry, send, true) ? recv->rank : send->rank);
   const int status = nt_finding_add(inquiry->job, blame, send->rank);
   return status ? status : nt_finding_add(inquiry->job, blame, recv->rank);
 }
@@ -141,6 +193,18 @@ static bool is_wrong_size(const struct nt_inquiry *inquiry, const struct nt_p2p_
   const uint32_t like_other = lonely == send ? like_recv : like_send;
   return !like_odd && (like_other > 1 || (usual_size(inquiry, send, &usual) && usual == other) ||
                        shift->agree < AGREE_LEAST);
+}
+
+/* The end without counterpart: where others carry at that position what its counterpart there has, its own rank left one out in
+ * front of it, and it is that counterpart. */
+static const struct nt_p2p_end *lonely_end(const struct nt_inquiry *inquiry,
+                                           const struct nt_p2p_shift *shift, bool *told) {
+  const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
+  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
+  bool elsewhere;
+  const struct nt_p2p_end *usual = usual_side(inquiry, send, &elsewhere);
+  *told = usual && usual != lonely;
+  return *told ? usual : lonely;
 }
 
 /* "0→1 sends 3, 1 expects 5", in elements of a common type, else in bytes. */
@@ -176,7 +240,8 @@ static int add_waiters(const struct nt_inquiry *inquiry, struct nt_finding *find
 
 /* A message that was left out, or is too many, among others of its queue. */
 static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *shift) {
-  const struct nt_p2p_end *lonely = &inquiry->p2p.ends[shift->lonely];
+  bool told;
+  const struct nt_p2p_end *lonely = lonely_end(inquiry, shift, &told);
   const struct nt_p2p_end *send = &inquiry->p2p.ends[shift->uneven];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_P2P, lonely->joint);
   char text[NT_UNMATCHED_TEXT];
@@ -186,15 +251,22 @@ static int judge_shift(struct nt_inquiry *inquiry, const struct nt_p2p_shift *sh
   finding->seq = lonely->seq;
   finding->confidence = NT_CERTAIN;
   finding->since_ns = nt_p2p_call(inquiry->job, lonely)->enter_ns;
-  int status = nt_blame_unmatched(inquiry, lonely, finding);
+  /* A single one agrees by chance, and who would tell may be without a trace. */
+  const bool open =
+      !told && shift->agree < AGREE_LEAST && inquiry->job->joints[lonely->joint].absent;
+  int status = open ? 0 : nt_blame_unmatched(inquiry, lonely, finding);
+  finding->confidence = open ? NT_UNDECIDED : finding->confidence;
   finding->field = NULL;
   nt_finding_say(finding, "%s; what follows it between the two meets the wrong one",
                  nt_unmatched_text(text, sizeof text, inquiry, lonely, finding));
   if (!status)
     status = add_waiters(inquiry, finding, shift->uneven);
   say_sizes(inquiry, finding, send, send + 1);
-  nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
-               shift->agree);
+  if (told)
+    nt_lines_add(&finding->evidence, "other ranks exchange a message of that size there");
+  else
+    nt_lines_add(&finding->evidence, "without that message the %u that follow it agree",
+                 shift->agree);
   return status;
 }
 

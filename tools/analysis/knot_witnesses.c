@@ -83,6 +83,23 @@ static const struct nt_stuck *owed_collective(const struct nt_knot *knot, int *s
   return found;
 }
 
+/* In a first turn the past of ranks tells nothing: does one member alone lack the collective, and went on where all who were in step
+ * made it, itself and the others of this communicator included? */
+static uint32_t left_behind(const struct nt_knot *knot, const struct nt_stuck *stuck) {
+  const struct nt_job *job = knot->inquiry->job;
+  const struct nt_joint *joint = &job->joints[stuck->joint];
+  const struct nt_model_call *call = NULL;
+  uint32_t rank = NT_NONE;
+  if (stuck->kind != NT_STUCK_COLLECTIVE || stuck->leaver_count || stuck->laggard_count != 1)
+    return NT_NONE;
+  for (uint32_t m = 0; m < joint->member_count; m++)
+    if (joint->members[m].called < stuck->seq)
+      rank = joint->members[m].rank;
+    else if (!call)
+      call = nt_member_call(job, &joint->members[m], stuck->seq);
+  return call && rank != NT_NONE && nt_witnesses_miss_call(job, rank, call) ? rank : NT_NONE;
+}
+
 static const struct nt_p2p_end *lonely_end(const struct nt_knot *knot,
                                            const struct nt_stuck *stuck) {
   return stuck->kind == NT_STUCK_SEND || stuck->kind == NT_STUCK_RECV
@@ -116,14 +133,14 @@ const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
   }
   for (uint32_t i = 0; i < knot->stuck_count && !*status; i++) {
     const struct nt_p2p_end *end = lonely_end(knot, nt_knot_stuck(knot, i));
-    uint32_t blamed = NT_NONE;
+    uint32_t blamed = left_behind(knot, nt_knot_stuck(knot, i));
     if (end && nt_witnesses_suffice(job, nt_witnesses_without(knot->inquiry, end)))
       blamed = end->rank;
     else if (end && is_owed_message(knot, end))
       blamed = nt_p2p_partner(job, end)->rank;
     if (blamed == NT_NONE)
       continue;
-    *seq = end->seq;
+    *seq = nt_knot_stuck(knot, i)->seq;
     *status = nt_finding_add(job, &finding->blame, blamed);
     nt_lines_add(&finding->evidence,
                  "ranks that were at the same place as rank %d all went on in another way",

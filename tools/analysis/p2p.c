@@ -107,8 +107,8 @@ static bool find_shift(const struct nt_job *job, const struct nt_p2p *p2p, uint3
   if ((edit.how != NT_EDIT_SKIPPED && edit.how != NT_EDIT_EXTRA) || !edit.matched)
     return false;
   const bool sent = edit.how == NT_EDIT_SKIPPED; /* there, and never received */
-  if (edit.matched != (sent ? m : n))
-    return false;
+  if (edit.matched != (sent ? m : n) || (uint32_t)abs(edit.shift) != edit.run)
+    return false; /* nor if others, further on, have to be left out as well */
   *out = (struct nt_p2p_shift){
       .uneven = uneven, .lonely = sent ? send_at[0] : recv_at[0], .agree = edit.matched};
   return true;

@@ -98,6 +98,18 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
   return true;
 }
 
+void nt_stuck_note_later(struct nt_finder *f, struct nt_stuck *stuck,
+                         const struct nt_member *member, uint32_t position, uint32_t last) {
+  for (uint32_t p = position < member->first ? member->first : position + 1;
+       p <= member->called && p <= last; p++) {
+    const uint32_t call = member->call[p - member->first];
+    if (call != NT_NONE && nt_call_unfinished(f->job, member->rank, call)) {
+      note_held(f, stuck, member->rank, call);
+      return;
+    }
+  }
+}
+
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position) {
   uint32_t call = position >= member->first ? member->call[position - member->first] : NT_NONE;
@@ -112,14 +124,7 @@ void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
       (call != NT_NONE && nt_stuck_note(f, stuck, member->rank, call)) ||
       !nt_stuck_is_alive(f, member->rank))
     return;
-  for (uint32_t p = position < member->first ? member->first : position + 1; p <= member->called;
-       p++) {
-    call = member->call[p - member->first];
-    if (call != NT_NONE && nt_call_unfinished(f->job, member->rank, call)) {
-      note_held(f, stuck, member->rank, call);
-      return;
-    }
-  }
+  nt_stuck_note_later(f, stuck, member, position, UINT32_MAX);
 }
 
 /* It was ended from outside while it still worked: since `since` it had made several calls, and was ended no longer after the
@@ -207,13 +212,6 @@ static bool judge_blind(struct nt_finder *f, struct nt_stuck *stuck, const struc
   return stuck->waiter_count > 0;
 }
 
-static bool only_changed(const struct nt_divergence *divergence) {
-  for (uint32_t i = 0; i < divergence->deviation_count; i++)
-    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
-      return false;
-  return true;
-}
-
 /* Those with a trace may have run ahead: they wait in the first operation that is known to be unfinished. */
 static uint32_t first_held(const struct nt_job *job, const struct nt_joint *joint, uint32_t high) {
   uint32_t first = high;
@@ -256,9 +254,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
   bool blind = low == high;
   if (!high || (blind && !joint->absent))
     return 0;
-  if (divergence->hidden_high || divergence->captured ||
-      (divergence->position && !only_changed(divergence)) ||
-      (divergence->position && low == divergence->position))
+  if (divergence->hidden_high || divergence->captured || !nt_stuck_counts_behind(divergence, low))
     return 0;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_COLLECTIVE, index, joint->member_count);
   if (!stuck)
@@ -433,6 +429,8 @@ int nt_waits_find(const struct nt_job *job, const struct nt_freeze *freeze,
   int status = unfinished ? nt_replays_find(job, &out->replays) : -NT_ERR_MEMORY;
   if (!status)
     status = list_stuck(&f, p2p, creations, divergences);
+  if (!status)
+    status = nt_stuck_groups(&f, p2p);
   free(unfinished);
   for (uint32_t i = 0; i < out->count; i++)
     out->list[i].excused = out->list[i].moving;

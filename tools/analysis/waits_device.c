@@ -258,7 +258,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   const struct nt_joint *joint = &f->job->joints[index];
   const uint32_t low = f->unfinished[index].low, position = f->unfinished[index].first;
   if (!position || position > low || divergence->hidden_high || divergence->mixed ||
-      (divergence->position && divergence->position <= position))
+      (divergence->position && nt_stuck_differs_from(divergence) <= position))
     return 0;
   if (joint->absent)
     return stuck_blind(f, index, position);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that cannot finish because their calls differ: who is in one waits, and for nobody. */
+/*
+ * Operations that cannot finish because their calls differ: who is in one waits, and for nobody. Calls of different kinds may
+ * finish on some members all the same, which then wait in a later one: what became of that is due to the difference too.
+ */
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
@@ -27,23 +30,64 @@ static bool has_passed(const struct nt_job *job, const struct nt_joint *joint, u
   return first == INT64_MAX || last - first > PASSED_NS;
 }
 
+static bool only_changed(const struct nt_divergence *divergence) {
+  for (uint32_t i = 0; i < divergence->deviation_count; i++)
+    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
+      return false;
+  return true;
+}
+
+bool nt_stuck_counts_behind(const struct nt_divergence *divergence, uint32_t low) {
+  return !divergence->position || (only_changed(divergence) && low != divergence->position);
+}
+
+/* The position up to which all have called. */
+static uint32_t common_of(const struct nt_joint *joint) {
+  uint32_t low = joint->members[0].called;
+  for (uint32_t i = 1; i < joint->member_count; i++)
+    low = joint->members[i].called < low ? joint->members[i].called : low;
+  return low;
+}
+
+uint32_t nt_stuck_differs_from(const struct nt_divergence *divergence) {
+  uint32_t from = divergence->position;
+  for (uint32_t i = 0; i < divergence->deviation_count; i++)
+    if (divergence->deviations[i].position < from)
+      from = divergence->deviations[i].position;
+  return from;
+}
+
+/* The member's call at the position, NT_NONE if it made none or that is gone. */
+static uint32_t call_at(const struct nt_member *member, uint32_t position) {
+  return position < member->first || position > member->called
+             ? NT_NONE
+             : member->call[position - member->first];
+}
+
 static int stuck_divergence(struct nt_finder *f, uint32_t index,
                             const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
+  const uint32_t position = nt_stuck_differs_from(divergence), low = common_of(joint);
+  const uint32_t last = nt_stuck_counts_behind(divergence, low) ? low : UINT32_MAX;
+  const bool passed = has_passed(f->job, joint, position);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
-  stuck->seq = divergence->position;
+  stuck->seq = position;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const uint32_t call = call_at(&joint->members[i], position);
+    if (call != NT_NONE)
+      nt_stuck_note(f, stuck, joint->members[i].rank, call);
+  }
+  if (passed)
+    stuck->waiter_count = stuck->held_count = stuck->reached_count = 0; /* it stopped nobody */
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (member->called < divergence->position || divergence->position < member->first)
-      continue;
-    uint32_t call = member->call[divergence->position - member->first];
-    if (call != NT_NONE)
-      nt_stuck_note(f, stuck, member->rank, call);
+    const uint32_t call = call_at(member, position);
+    const bool noted = !passed && call != NT_NONE && nt_call_unfinished(f->job, member->rank, call);
+    if (!noted && nt_stuck_is_alive(f, member->rank))
+      nt_stuck_note_later(f, stuck, member, position, last);
   }
-  if (has_passed(f->job, joint, divergence->position))
-    stuck->waiter_count = stuck->held_count = stuck->reached_count = 0; /* it stopped nobody */
   return 0;
 }
 

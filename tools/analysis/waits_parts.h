@@ -38,6 +38,10 @@ bool nt_stuck_note(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, u
 void nt_stuck_note_member(struct nt_finder *f, struct nt_stuck *stuck,
                           const struct nt_member *member, uint32_t position);
 
+/* Its host waits for the first of its operations behind `position`, up to `last`, that is unfinished there, if one is. */
+void nt_stuck_note_later(struct nt_finder *f, struct nt_stuck *stuck,
+                         const struct nt_member *member, uint32_t position, uint32_t last);
+
 /* What the member's record lacks in between is finished: a flight recorder's dump may leave that out, and what it has
  * overwritten is older than all that it holds. */
 bool nt_member_left_out(const struct nt_job *job, const struct nt_member *member);
@@ -61,6 +65,11 @@ int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uin
 int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 
 /* Where the joint's calls differ, be it in some that are gone. */
+/* Whether positions behind the difference still correspond, so that who has not called the one behind `low`, up to which all
+ * have, is behind. */
+bool nt_stuck_counts_behind(const struct nt_divergence *divergence, uint32_t low);
+/* The first position that is part of the difference, be it that calls of equal arguments had paired up there; 0: none. */
+uint32_t nt_stuck_differs_from(const struct nt_divergence *divergence);
 int nt_stuck_divergence(struct nt_finder *f, uint32_t joint,
                         const struct nt_divergence *divergence);
 
@@ -76,5 +85,7 @@ int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_diverge
 /* Operations of a joint, and messages, that all have called and that do not finish. */
 int nt_stuck_device(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 int nt_stuck_pairs(struct nt_finder *f, const struct nt_p2p *p2p);
+/* What is in one group with an operation that lacks somebody waits for that; once all are listed. */
+int nt_stuck_groups(struct nt_finder *f, const struct nt_p2p *p2p);
 
 #endif

@@ -139,14 +139,28 @@ static bool is_member(const struct nt_job *job, uint32_t joint, uint32_t rank) {
   return false;
 }
 
+static bool is_message(const struct nt_model_call *call) {
+  const enum nt_shape shape = nt_fn_shape(call->fn);
+  return shape == NT_SHAPE_SEND || shape == NT_SHAPE_RECV;
+}
+
+/* The step in front of it; of those that are no messages, which differ by the stage of a pipeline, if they are to be left aside. */
+static uint32_t step_back(const struct nt_job *job, const struct nt_model_rank *rank,
+                          uint32_t index, bool messages) {
+  do
+    index = step_before(job, rank, index);
+  while (!messages && index != NT_NONE && is_message(&rank->calls[index]));
+  return index;
+}
+
 /* Have the two made the same calls up to these, to the begin of their records or far enough back? */
 static bool in_step(const struct nt_job *job, const struct nt_model_rank *a, uint32_t i,
-                    const struct nt_model_rank *b, uint32_t k) {
+                    const struct nt_model_rank *b, uint32_t k, bool messages) {
   for (uint32_t n = 0; n < CONTEXT && (i != NT_NONE || k != NT_NONE); n++) {
     if (i == NT_NONE || k == NT_NONE || !is_same(job, a, i, b, k))
       return false;
-    i = step_before(job, a, i);
-    k = step_before(job, b, k);
+    i = step_back(job, a, i, messages);
+    k = step_back(job, b, k, messages);
   }
   return true;
 }
@@ -167,7 +181,7 @@ static struct nt_witnesses ask(const struct nt_job *job, uint32_t rank, uint32_t
     const uint32_t its = at == NT_NONE ? NT_NONE : step_after(job, other, at);
     const uint32_t before = its == NT_NONE ? NT_NONE : step_last_time(job, other, at);
     if (before == NT_NONE || !is_same_place(other, before, own, earlier) ||
-        !in_step(job, other, at, own, from))
+        !in_step(job, other, at, own, from, true))
       continue;
     if (is_same(job, other, its, own, next)) {
       out.alike++;
@@ -329,7 +343,8 @@ static bool was_there(const struct nt_job *job, const struct nt_model_rank *rank
 /* Like ask(), of those that were in step with it. `shared`: some of the others made its call as well, at any time. The call is
  * as before if the rank had made it at its place before, and what one of the others made. */
 static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
-                                       uint32_t except, uint32_t joint, bool *shared) {
+                                       uint32_t except, uint32_t joint, bool messages,
+                                       bool *shared) {
   const struct nt_model_rank *own = &job->model->ranks[rank], *first = NULL;
   struct nt_witnesses out = {.one = true};
   const uint32_t from = step_before(job, own, call);
@@ -343,7 +358,7 @@ static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, 
     const uint32_t next = at != NT_NONE     ? step_after(job, other, at)
                           : from == NT_NONE ? first_step(job, other)
                                             : NT_NONE;
-    if (next == NT_NONE || !in_step(job, other, at, own, from))
+    if (next == NT_NONE || !in_step(job, other, at, own, from, messages))
       continue;
     if (is_same(job, other, next, own, call)) {
       out.alike++;
@@ -354,6 +369,7 @@ static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, 
     *shared |= find_same(job, other, own, call) != NT_NONE;
     out.one &= !out.other++ || is_same(job, other, next, first, theirs);
     out.fn = next == ENDED ? NT_FN_NONE : other->calls[next].fn;
+    out.at = next == ENDED ? 0 : other->calls[next].at;
     first = other;
     theirs = next;
   }
@@ -365,11 +381,13 @@ static struct nt_witnesses ask_in_step(const struct nt_job *job, uint32_t rank, 
 struct nt_witnesses nt_witnesses_in_step(const struct nt_job *job, uint32_t rank, uint32_t call,
                                          uint32_t except) {
   bool shared;
-  return ask_in_step(job, rank, call, NT_NONE, except, &shared);
+  return ask_in_step(job, rank, call, NT_NONE, except, true, &shared);
 }
 
-bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
-                       enum nt_shape shape) {
+/* The newest of its last calls with which the rank went on where all others that were in step went on in one other way, and made
+ * that call as well. */
+static bool find_miss(const struct nt_job *job, uint32_t rank, uint32_t except, bool messages,
+                      struct nt_witnesses *out) {
   enum { LOOKED_AT = 8 };
   const struct nt_model_rank *own = &job->model->ranks[rank];
   uint32_t looked = 0;
@@ -378,16 +396,29 @@ bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
     if (!is_step(job, &own->calls[i]) || !own->calls[i].at)
       continue;
     looked++;
-    const struct nt_witnesses others = ask_in_step(job, rank, i, except, NT_NONE, &shared);
-    if (is_odd(others) && shared && nt_witnesses_suffice(job, others.other))
-      return nt_fn_shape(others.fn) == shape;
+    *out = ask_in_step(job, rank, i, except, NT_NONE, messages, &shared);
+    if (is_odd(*out) && shared && nt_witnesses_suffice(job, out->other))
+      return true;
   }
   return false;
 }
 
+bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
+                       enum nt_shape shape) {
+  struct nt_witnesses others;
+  return find_miss(job, rank, except, true, &others) && nt_fn_shape(others.fn) == shape;
+}
+
+bool nt_witnesses_miss_call(const struct nt_job *job, uint32_t rank,
+                            const struct nt_model_call *call) {
+  struct nt_witnesses others;
+  return call->at && find_miss(job, rank, NT_NONE, false, &others) && others.fn == call->fn &&
+         others.at == call->at;
+}
+
 bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except) {
   bool shared;
-  const struct nt_witnesses others = ask_in_step(job, rank, call, except, NT_NONE, &shared);
+  const struct nt_witnesses others = ask_in_step(job, rank, call, except, NT_NONE, true, &shared);
   return others.alike && !others.other;
 }
 
@@ -400,7 +431,7 @@ bool nt_witnesses_next(const struct nt_job *job, uint32_t rank, uint32_t *at, ui
     const struct nt_model_rank *other = &job->model->ranks[r];
     const uint32_t same = r == rank ? NT_NONE : find_same(job, other, own, last - 1);
     const uint32_t next = same == NT_NONE ? NT_NONE : step_after(job, other, same);
-    if (next == NT_NONE || next == ENDED || !in_step(job, other, same, own, last - 1))
+    if (next == NT_NONE || next == ENDED || !in_step(job, other, same, own, last - 1, true))
       continue;
     if (first && !is_same_place(other, next, first, theirs))
       return false;

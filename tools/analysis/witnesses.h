@@ -11,6 +11,7 @@ struct nt_witnesses {
   bool one;              /* those others all made the same */
   bool as_before;        /* the rank made such a call when it was there before */
   uint8_t fn;            /* of the call that one of these made; NT_FN_NONE: it ended well there */
+  uint32_t at;           /* the line of that call */
 };
 
 /* How the other ranks went on from where the rank made that call: from the call in front of it, by line, function, size of
@@ -45,6 +46,9 @@ bool nt_witnesses_blame(const struct nt_job *job, const struct nt_joint *joint, 
  * them made first? Those count that were in step with it before, if only in the same first turn. `except` is left aside. */
 bool nt_witnesses_miss(const struct nt_job *job, uint32_t rank, uint32_t except,
                        enum nt_shape shape);
+/* The same of that very call of a collective, by its line. Messages are left aside: they differ by the stage of a pipeline. */
+bool nt_witnesses_miss_call(const struct nt_job *job, uint32_t rank,
+                            const struct nt_model_call *call);
 /* Some made that call there, and none another. */
 bool nt_witnesses_vouch(const struct nt_job *job, uint32_t rank, uint32_t call, uint32_t except);
 
