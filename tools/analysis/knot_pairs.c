@@ -4,13 +4,15 @@
  *
  * Behind two operations that ranks called in opposite orders others pile up, until no rank is in all of them. It is those
  * two that tell, of all pairs of operations that some ranks called in one order and some in the other: the strict majority of
- * each is right, those without a trace counted against it, and without one all in it are to blame, as in a circle
- * of two operations. Nobody may be right in one pair and not in another. Messages have no votes here: each is two ranks' only. A ring, in which any two operations have one rank in common, has no such pair.
+ * each is right, those without a trace counted against it. Without one all in it are to blame, as in a circle of two
+ * operations, if there is no pair with one: that would explain it. Messages have no votes here: each is two
+ * ranks' only. A ring, in which any two operations have one rank in common, has no such pair.
  */
 #include <stdlib.h>
 
 #include "analysis/describe.h"
 #include "analysis/knot_parts.h"
+#include "analysis/progress.h"
 #include "cli/text.h"
 
 /* That a rank has both operations, as indices of knot->stuck, before < after; which of them it called first. */
@@ -28,6 +30,7 @@ struct votes {
 struct part {
   uint32_t rank, stuck;
   int64_t ns;
+  uint32_t call; /* NT_NONE: it has none, or a launch of a graph */
 };
 
 static int by_rank(const void *a, const void *b) {
@@ -60,7 +63,14 @@ static struct part *list_parts(const struct nt_knot *knot, size_t *count) {
     for (uint32_t m = 0; nt_stuck_is_collective(stuck) && m < joint->member_count; m++) {
       const uint32_t rank = joint->members[m].rank;
       const int64_t ns = nt_knot_issued_ns(knot, stuck, rank);
-      parts[(*count)++] = (struct part){rank, i, ns ? ns : INT64_MAX};
+      const struct nt_model_call *call = stuck->kind == NT_STUCK_REPLAY
+                                             ? NULL
+                                             : nt_member_call(job, &joint->members[m], stuck->seq);
+      parts[(*count)++] =
+          (struct part){.rank = rank,
+                        .stuck = i,
+                        .ns = ns ? ns : INT64_MAX,
+                        .call = call ? (uint32_t)(call - job->model->ranks[rank].calls) : NT_NONE};
     }
   }
   if (parts)
@@ -81,6 +91,30 @@ static int add_vote(struct votes *votes, struct vote vote) {
   return 0;
 }
 
+/* Does the device have the one wait behind the other, on one stream or by events? Where it is not known how far the first is,
+ * the order of the calls tells. */
+static bool is_behind(const struct nt_job *job, uint32_t rank, uint32_t later, uint32_t earlier) {
+  enum { STEPS = 8 };
+  const struct nt_model_call *calls = job->model->ranks[rank].calls;
+  if (later == NT_NONE || earlier == NT_NONE || calls[later].progress == NT_PROGRESS_UNKNOWN)
+    return true;
+  if (calls[later].progress == NT_PROGRESS_REACHED)
+    return false;
+  for (uint32_t at = later, n = 0; at != NT_NONE && n < STEPS; n++) {
+    if (calls[at].stream == calls[earlier].stream &&
+        (n || calls[at].launch > calls[earlier].launch))
+      return true;
+    at = nt_front_of(job, rank, at).call;
+  }
+  return false;
+}
+
+/* It has called one of them in front of the other, and that waits behind it. */
+static bool has_order(const struct nt_job *job, const struct part *a, const struct part *b) {
+  const struct part *later = a->ns > b->ns ? a : b, *earlier = a->ns > b->ns ? b : a;
+  return a->ns != b->ns && is_behind(job, a->rank, later->call, earlier->call);
+}
+
 /* Of each rank, all pairs of which it has called one at least. */
 static int collect(const struct nt_knot *knot, struct votes *votes) {
   size_t count;
@@ -88,7 +122,7 @@ static int collect(const struct nt_knot *knot, struct votes *votes) {
   int status = parts ? 0 : -NT_ERR_MEMORY;
   for (size_t i = 0; i < count && !status; i++)
     for (size_t k = i + 1; k < count && parts[k].rank == parts[i].rank && !status; k++)
-      if (parts[i].ns != parts[k].ns)
+      if (has_order(knot->inquiry->job, &parts[i], &parts[k]))
         status = add_vote(votes, (struct vote){parts[i].stuck, parts[k].stuck, parts[i].rank,
                                                parts[i].ns < parts[k].ns});
   free(parts);
@@ -111,69 +145,54 @@ static struct absent absent_of(const struct nt_knot *knot, const struct vote *vo
   return (struct absent){.both = a < b ? a : b, .any = a + b};
 }
 
-enum side { NO_SIDE, WITH, AGAINST };
-
-/* Takes down each voter's side by the votes [first, end) of one pair on which they differ; in *usual, whether most called it in
- * order. False if that tells nothing. */
-static bool take_sides(const struct nt_knot *knot, const struct vote *first, const struct vote *end,
-                       uint8_t *sides, bool *usual) {
-  uint32_t in_order = 0;
-  const uint32_t voters = (uint32_t)(end - first);
-  const struct absent absent = absent_of(knot, first);
-  for (const struct vote *vote = first; vote < end; vote++)
-    in_order += vote->in_order;
-  const uint32_t most = in_order * 2 > voters ? in_order : voters - in_order;
-  const bool decided = most * 2 > voters + absent.both;
-  *usual = in_order == most;
-  if (!decided && absent.any)
-    return false;
-  for (const struct vote *vote = first; vote < end; vote++) {
-    const enum side side = decided && vote->in_order == *usual ? WITH : AGAINST;
-    if (sides[vote->rank] != NO_SIDE && sides[vote->rank] != side)
-      return false;
-    sides[vote->rank] = (uint8_t)side;
-  }
-  return true;
-}
-
-static bool differ(const struct vote *first, const struct vote *end) {
-  for (const struct vote *vote = first; vote < end; vote++)
-    if (vote->in_order != first->in_order)
-      return true;
-  return false;
-}
-
-/* The votes on one pair: [first, end); what the majority called first, and then, as indices of knot->stuck. */
+/* The votes on one pair: [first, end); how many of them called it in order; what most called first, and then, as
+ * indices of knot->stuck. */
 struct pair {
   const struct vote *first, *end;
-  uint32_t early, late;
+  uint32_t in_order, early, late;
 };
 
-/* Fills sides, by rank, and *found: the pair whose operation has been waited for longest. False: there is none on which
- * ranks differ, or one that does not tell. */
-static bool find_sides(const struct nt_knot *knot, const struct votes *votes, uint8_t *sides,
-                       struct pair *found) {
+/* The pair that begins at `first`. */
+static struct pair pair_at(const struct votes *votes, const struct vote *first) {
   const struct vote *const last = votes->list + votes->count;
-  for (const struct vote *first = votes->list, *end; first < last; first = end) {
-    for (end = first; end < last && end->before == first->before && end->after == first->after;
-         end++)
-      ;
-    if (!differ(first, end))
+  struct pair pair = {.first = first, .end = first};
+  for (; pair.end < last && pair.end->before == first->before && pair.end->after == first->after;
+       pair.end++)
+    pair.in_order += pair.end->in_order;
+  const bool usual = 2 * pair.in_order >= (uint32_t)(pair.end - first);
+  pair.early = usual ? first->before : first->after;
+  pair.late = usual ? first->after : first->before;
+  return pair;
+}
+
+/* Called what most called first, before the other. */
+static bool is_usual(const struct pair *pair, const struct vote *vote) {
+  return vote->in_order == (pair->early == vote->before);
+}
+
+/* Adds to `blamed`, by rank, who is so by the pairs with a strict majority (`tied`: by those without), and keeps in *found the
+ * one that has been waited for longest. */
+static void judge_pairs(const struct nt_knot *knot, const struct votes *votes, bool tied,
+                        bool *blamed, struct pair *found) {
+  for (const struct vote *first = votes->list; first < votes->list + votes->count;) {
+    const struct pair pair = pair_at(votes, first);
+    const uint32_t voters = (uint32_t)(pair.end - first),
+                   most = 2 * pair.in_order >= voters ? pair.in_order : voters - pair.in_order;
+    const struct absent absent = absent_of(knot, first);
+    first = pair.end;
+    const bool decided = 2 * most > voters + absent.both;
+    if (most == voters || decided == tied || (tied && absent.any))
       continue;
-    bool usual;
-    if (!take_sides(knot, first, end, sides, &usual))
-      return false;
-    const struct pair pair = {first, end, usual ? first->before : first->after,
-                              usual ? first->after : first->before};
+    for (const struct vote *vote = pair.first; vote < pair.end; vote++)
+      blamed[vote->rank] |= tied || !is_usual(&pair, vote);
     if (!found->first ||
         nt_knot_stuck(knot, pair.early)->since_ns < nt_knot_stuck(knot, found->early)->since_ns)
       *found = pair;
   }
-  return found->first != NULL;
 }
 
-static int blame(const struct nt_knot *knot, const struct pair *pair, const uint8_t *sides,
-                 struct nt_finding *finding) {
+static int tell(const struct nt_knot *knot, const struct pair *pair, const bool *blamed,
+                struct nt_finding *finding) {
   const struct nt_job *job = knot->inquiry->job;
   const struct nt_stuck *early = nt_knot_stuck(knot, pair->early),
                         *late = nt_knot_stuck(knot, pair->late);
@@ -181,16 +200,15 @@ static int blame(const struct nt_knot *knot, const struct pair *pair, const uint
   char places[2][NT_DESCRIBE], who[2][NT_DESCRIBE];
   int status = 0;
   for (uint32_t r = 0; r < job->model->rank_count && !status; r++)
-    status = sides[r] == AGAINST ? nt_finding_add(job, &finding->blame, r) : 0;
+    status = blamed[r] ? nt_finding_add(job, &finding->blame, r) : 0;
   for (const struct vote *vote = pair->first; vote < pair->end && !status; vote++)
-    status = nt_finding_add(
-        job, (vote->in_order == (pair->early == vote->before)) ? &with : &against, vote->rank);
+    status = nt_finding_add(job, is_usual(pair, vote) ? &with : &against, vote->rank);
   nt_describe_place(places[0], sizeof places[0], job, early->fn, early->seq, early->joint);
   nt_describe_place(places[1], sizeof places[1], job, late->fn, late->seq, late->joint);
   if (!status)
-    nt_lines_add(&finding->evidence, "%s called %s before %s, %s after it",
-                 nt_describe_ranks(who[0], sizeof who[0], &with), places[0], places[1],
-                 nt_describe_ranks(who[1], sizeof who[1], &against));
+    nt_lines_add(&finding->evidence, "%s came to %s first, %s to %s",
+                 nt_describe_ranks(who[0], sizeof who[0], &with), places[0],
+                 nt_describe_ranks(who[1], sizeof who[1], &against), places[1]);
   nt_rank_set_free(&with);
   nt_rank_set_free(&against);
   return status;
@@ -201,12 +219,13 @@ uint32_t nt_knot_vote_in_pairs(const struct nt_knot *knot, struct nt_finding *fi
   const struct nt_job *job = knot->inquiry->job;
   struct votes votes = {0};
   struct pair pair = {0};
-  uint8_t *sides = calloc((size_t)job->model->rank_count + 1, sizeof *sides);
-  *status = sides ? collect(knot, &votes) : -NT_ERR_MEMORY;
-  const bool told = !*status && find_sides(knot, &votes, sides, &pair);
-  if (told)
-    *status = blame(knot, &pair, sides, finding);
-  free(sides);
+  bool *blamed = calloc((size_t)job->model->rank_count + 1, sizeof *blamed);
+  *status = blamed ? collect(knot, &votes) : -NT_ERR_MEMORY;
+  for (int tied = 0; tied < 2 && !*status && !pair.first; tied++)
+    judge_pairs(knot, &votes, tied, blamed, &pair);
+  if (!*status && pair.first)
+    *status = tell(knot, &pair, blamed, finding);
+  free(blamed);
   free(votes.list);
-  return told ? pair.early : NT_NONE;
+  return pair.first ? pair.early : NT_NONE;
 }
