@@ -262,7 +262,7 @@ static void show_thread(const struct shown *shown, const struct nt_dump_thread *
     fputs(", wait channel ", out);
     nt_text_escape_print(out, thread->wait);
   }
-  if (thread->kernel)
+  if (thread->kernel && thread->cpu_ns > 0) /* the kernel counts ticks: 0 is less than one */
     fprintf(out, ", cpu %s", nt_duration_text(cpu, (int64_t)(thread->cpu_ns & INT64_MAX)));
   fputc('\n', out);
   show_stacks(thread, shown->whole, out);
