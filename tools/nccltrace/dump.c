@@ -156,6 +156,7 @@ static int dump_all(struct nt_dump_request *dumps, size_t count, const struct ch
   bool dumped = choice->kinds == NT_REQUEST_FLUSH; /* or none was asked for */
   int64_t timeout = (int64_t)choice->timeout_ms * 1000000, deadline = monotonic_ns() + timeout;
   for (size_t i = 0; i < count; i++) {
+    dumps[i].first = array == NULL ? dumps : NULL;
     if (dumps[i].process->trace != NULL)
       nt_dump_request_ask(&dumps[i], choice->kinds, choice->by_signal);
     else
@@ -171,8 +172,9 @@ static int dump_all(struct nt_dump_request *dumps, size_t count, const struct ch
       print_job(dumps, count, i);
     print_one(dump, array);
     fflush(stdout);
-    nt_dump_request_free(dump);
   }
+  for (size_t i = 0; i < count; i++)
+    nt_dump_request_free(&dumps[i]);
   if (choice->json && nt_json_print(array, stdout) != 0)
     status = NT_EXIT_FAILED;
   return dumped ? status : NT_EXIT_FAILED;

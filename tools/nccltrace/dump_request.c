@@ -288,6 +288,20 @@ static bool lacks_native(const struct nt_trace *trace, size_t i) {
   return false;
 }
 
+/* One in front lacks the same for the same reason. */
+static bool was_told(const void *ctx, const char *key, const char *value) {
+  const struct nt_dump_request *request = ctx, *before = request->first;
+  const char *other, *reason;
+  for (; before != NULL && before < request; before++)
+    for (size_t k = 0;
+         before->trace != NULL && before->found >= 0 &&
+         nt_trace_dump_fact_at(before->trace, (size_t)before->found, k, &other, &reason);
+         k++)
+      if (strcmp(other, key) == 0 && strcmp(reason, value) == 0)
+        return true;
+  return false;
+}
+
 static void describe_dump(struct nt_dump_request *request, const char *path) {
   char *text = NULL, *missing = NULL;
   size_t size = 0, missing_size = 0;
@@ -299,7 +313,8 @@ static void describe_dump(struct nt_dump_request *request, const char *path) {
   FILE *out = open_memstream(&text, &size), *list = open_memstream(&missing, &missing_size);
   if (out != NULL && list != NULL) {
     const struct nt_dump_view *dump = nt_trace_dump_at(request->trace, (size_t)request->found);
-    size_t count = nt_dump_print_missing(list, request->trace, (size_t)request->found);
+    size_t count =
+        nt_dump_print_missing(list, request->trace, (size_t)request->found, was_told, request);
     fflush(list);
     fprintf(out, "dump #%" PRIu32 ": ", dump->number);
     tell_extent(dump, out);

@@ -35,7 +35,7 @@ static void show_head(const struct nt_trace *trace, size_t i, FILE *out, bool co
           nt_duration_text(took,
                            dump->taken_ns > dump->began_ns ? dump->taken_ns - dump->began_ns : 0));
   fputs("missing: ", out);
-  if (nt_dump_print_missing(out, trace, i) == 0)
+  if (nt_dump_print_missing(out, trace, i, NULL, NULL) == 0)
     fputs("nothing", out);
   fputc('\n', out);
   if (nt_dump_unfinished(dump) != 0)
