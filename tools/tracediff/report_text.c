@@ -240,7 +240,7 @@ static const char *but_for_missing(char *out, size_t size, const struct nt_verdi
   uint32_t missing = nt_rank_set_count(&verdict->missing);
   out[0] = '\0';
   if (missing)
-    snprintf(out, size, "; %u of %u ranks %s no trace, and what %s would show is not known",
+    snprintf(out, size, "; %u of %d ranks %s no trace, and what %s would show is not known",
              missing, verdict->job.model->expected, missing == 1 ? "has" : "have",
              missing == 1 ? "it" : "they");
   return out;
