@@ -96,7 +96,7 @@ grep -qF "| 5 | \`CALLS\` | $calls |" docs/FORMAT.md && grep -qF "| 8 | \`GPU\` 
 check "docs/FORMAT.md has the versions of frames and of the format" $? "calls $calls, marks $marks, minor $minor"
 
 # Its summary takes its numbers from lines that are explained below it.
-missing=$(awk -F' *[|] *' '/^## / { inside = $0 == "## In short" } inside && /^\|/ { print $4 }' docs/PERFORMANCE.md | grep -oE '`[a-z_0-9]+[A-Z]?[A-Za-z_0-9]*`' | tr -d '`' |
+missing=$(awk -F' *[|] *' '/^## / { inside = $0 == "## In short" } inside && /^\|/ { print $5 }' docs/PERFORMANCE.md | grep -oE '`[a-z_0-9]+[A-Z]?[A-Za-z_0-9]*`' | tr -d '`' |
   while read -r line; do
     [ "$(grep -c -- "$line" docs/PERFORMANCE.md)" -ge 2 ] || echo "$line"
   done)

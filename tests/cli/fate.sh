@@ -75,6 +75,10 @@ start parts
 until_ls ' running, all its communicators are destroyed '
 check "ls tells a process that has destroyed all its communicators" $? "$(ls_line)"
 end
+until_ls ' vanished'
+timeout 20 "$build/nccltrace" show --dump "$traces/rank0.trace" >"$work/report" 2>&1
+[ $? = 1 ] && grep -q ': it has no dump, and its process can make none any more (vanished)$' "$work/report"
+check "nobody is sent to ask a dead process for a dump" $? "$(cat "$work/report")"
 
 start main-ends
 until_ls ' running '

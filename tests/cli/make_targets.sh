@@ -64,6 +64,10 @@ done)
 [ -z "$wrong" ] && [ "$("$prefix/bin/tracediff" --version)" = "$("$BUILD/tracediff" --version)" ]
 check "installed programs and scripts can be executed" $? "$wrong"
 
+"$docs/examples/demo/run" >"$work/log" 2>&1
+[ $? = 1 ] && [ "$(cat "$work/log")" = "demo: runs in the source tree only: get that, and run make demo there" ]
+check "the installed demo says where it runs" $? "$(cat "$work/log")"
+
 # ---- where things are built -----------------------------------------------------------------------------
 
 # The linker's options are split at commas: a directory's name must have none.

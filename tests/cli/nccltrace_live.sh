@@ -125,6 +125,9 @@ check "ls --json has the last call" json \
 run_own nccltrace dump --all
 check "dump --all succeeds" test $? -eq 0
 check "dump names the file of each rank" count '^pid [0-9]+ rank [0-3]: dump #1: [0-9]+ threads .* written to .*/nccltrace/rank[0-3]\.trace' $ranks
+if grep -q 'missing: .*NVML (' "$dir/out"; then # no driver here
+  check "a reason that several share is given once" count '; missing: .*NVML \(as above\)' $((ranks - 1))
+fi
 run nccltrace dump --rank 1-2 --dir nccltrace --json
 check "dump --rank picks" json "[p['rank'] for p in d] == [1, 2]"
 check "dump --json tells the outcome" json "all(p['outcome'] == 'written' for p in d)"
@@ -143,6 +146,12 @@ mkdir "$dir/empty"
 run env -u NCCLTRACE_SHM nccltrace ls --dir "$dir/empty"
 check "of an empty directory it says that no trace is there, and nothing of others" \
   grep -qxF "nccltrace: no process on this node has its trace in $dir/empty, and no trace file is there: it is where NCCLTRACE_DIR of the job says" "$dir/err"
+mkdir -p "$dir/old/nccltrace" && cp nccltrace/rank0.trace "$dir/old/nccltrace/copy.trace"
+for in in old old/nccltrace; do
+  run nccltrace ls --dir "$dir/$in"
+  check "of trace files that nobody here writes it says what reads them ($in)" \
+    grep -qF "nccltrace: no process on this node has its trace in $dir/$in; trace files are there, which tracediff $dir/old/nccltrace reads: " "$dir/err"
+done
 area=$(run nccltrace ls --json; python3 -c "import json; print([p['area'] for p in json.load(open('$dir/out')) if p['pid'] == ${pids[0]}][0])")
 cp "$area" "$NCCLTRACE_SHM/other.area" && printf '\143' | dd of="$NCCLTRACE_SHM/other.area" bs=1 seek=8 conv=notrunc status=none
 touch -d "1 hour ago" "$NCCLTRACE_SHM/other.area" # a young one may be in the making
@@ -246,8 +255,10 @@ done
 check "ls tells a stopped process" count "^ *${pids[1]} .* stopped .*AllGather #8" 1
 SECONDS=0
 run nccltrace dump --timeout 20 "${pids[1]}"
-check "dump of a stopped process succeeds" test $? -eq 0
-check "and says that its area is read" count 'rank 1: stopped: .*read as it is' 1
+check "dump of a stopped process alone fails: there is no dump" test $? -eq 1
+check "and says that its area is read, with the traces of its job" count "rank 1: stopped: .*read as it is: tracediff $dir/nccltrace\$" 1
+run nccltrace dump --flush "${pids[1]}"
+check "its trace is complete all the same" test $? -eq 0
 check "and waits for nothing" test $SECONDS -lt 10
 run nccltrace show --comm 1 "${pids[1]}"
 check "show reads a stopped process" count ' AllReduce ' 7
@@ -261,7 +272,10 @@ for ((tenth = 0; tenth < 50; tenth++)); do
 done
 check "ls tells a killed process" count "^ *${pids[3]} +3/4 .* vanished .*AllGather #8" 1
 run nccltrace dump --rank 3 --dir nccltrace
-check "dump of a killed process says that its area is read" count 'rank 3: vanished: .*left-over area' 1
+check "dump of a killed process alone fails: there is no dump" test $? -eq 1
+check "and says what reads its area: the traces of its job" count "rank 3: vanished: .*left-over area is read as it is: tracediff $dir/nccltrace\$" 1
+run nccltrace dump "${pids[0]}" "${pids[3]}"
+check "one dump of those asked for is enough" test $? -eq 0
 run nccltrace show nccltrace/rank3.trace
 check "show reads what a killed process left" count ' AllReduce ' 7
 

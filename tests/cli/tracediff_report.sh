@@ -44,6 +44,10 @@ head -1 "$work/out" | grep -q "calls agree; all processes have ended (2 ranks, "
 check "that its processes have ended is said" $? "$(cat "$work/out")"
 "$tracediff" --json "$fine" | python3 -c "import json, sys; assert json.load(sys.stdin)['notes'][-1] == 'all processes have ended'"
 check "also in JSON" $? "$("$tracediff" --json "$fine")"
+"$tracediff" "$fine/rank0.trace" >"$work/out" 2>&1
+[ $? = 0 ] && head -1 "$work/out" | grep -q '^consistent: what was read shows nothing unfinished and nothing that differs; 1 of 2 ranks has no trace, and what it would show is not known; all processes with a trace have ended (1 rank, ' &&
+  ! grep -q "calls agree" "$work/out"
+check "of ranks without a trace nothing is claimed" $? "$(cat "$work/out")"
 
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'

@@ -105,7 +105,9 @@ char *nt_dump_sections_text(char *out, size_t size, uint32_t sections) {
   return out;
 }
 
-size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i) {
+size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i,
+                             bool (*told)(const void *ctx, const char *key, const char *value),
+                             const void *ctx) {
   const char *key, *value;
   char source[64];
   size_t count = 0;
@@ -113,7 +115,7 @@ size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i) 
     if (nt_dump_missing_source(source, sizeof source, key) == NULL)
       continue;
     fprintf(out, "%s%s (", count++ > 0 ? ", " : "", source);
-    nt_text_escape_print(out, value);
+    nt_text_escape_print(out, told != NULL && told(ctx, key, value) ? "as above" : value);
     fputc(')', out);
   }
   return count;

@@ -28,9 +28,11 @@ char *nt_dump_extent(char *out, size_t size, const struct nt_dump_view *dump);
 
 /* "NVML" of the fact "missing.NVML", "kernel log" of "missing.kernel-log"; NULL if the fact is of another kind. */
 const char *nt_dump_missing_source(char *out, size_t size, const char *key);
-/* "NVML (libnvidia-ml.so.1 is not there), kernel log (no permission)": what the i-th dump could not have. Returns how
- * many. */
-size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i);
+/* "NVML (libnvidia-ml.so.1 is not there), kernel log (no permission)": what the i-th dump could not have. Reasons that are
+ * `told` already are "as above"; NULL: none is. Returns how many. */
+size_t nt_dump_print_missing(FILE *out, const struct nt_trace *trace, size_t i,
+                             bool (*told)(const void *ctx, const char *key, const char *value),
+                             const void *ctx);
 
 /* Sections that were asked for and are not there: bits. */
 uint32_t nt_dump_unfinished(const struct nt_dump_view *dump);

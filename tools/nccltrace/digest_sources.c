@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
@@ -86,6 +87,10 @@ static int add_file(struct nt_digest_sources *sources, const char *path) {
   struct nt_error error = {0};
   int rc = nt_trace_open(path, 0, &trace, &error);
   if (rc) {
+    if (*path && access(path, F_OK) != 0 && path[strspn(path, "0123456789")] == '\0')
+      snprintf(error.reason, sizeof error.reason,
+               "no such file: trace files and directories are named here, not processes (without "
+               "arguments all of this node are cut)");
     nt_report_error(path, &error);
     sources->failed = true;
     return rc == -NT_ERR_MEMORY ? rc : 0;

@@ -29,7 +29,7 @@ static const struct nt_option options[] = {
     {OPT_RANK, "rank", 'r', "RANKS",
      "only processes of these world ranks, such as 0-1,3; with several jobs on the\n"
      "node --dir has to say of which"},
-    {OPT_ALL, "all", 'a', NULL, "every traced process of this user"},
+    {OPT_ALL, "all", 'a', NULL, "every traced process of this user; for root of every user"},
     {OPT_DIR, "dir", 'd', "DIR", "only processes whose trace lies in DIR or below it"},
     {OPT_TIMEOUT, "timeout", 't', "SECONDS", "how long to wait for answers (default 2)"},
     {OPT_NATIVE, "native", 0, NULL,
@@ -48,8 +48,9 @@ static const struct nt_usage usage = {
     .option_count = sizeof options / sizeof options[0],
     .after =
         "PIDs, --rank and --dir narrow each other: a process has to be all that is given.\n\n"
-        "Exit status: 0 every trace is complete and readable, 1 nothing found or some process\n"
-        "did not answer, 2 wrong usage.\n",
+        "--all as root asks the processes of every user's jobs.\n\n"
+        "Exit status: 0 every trace is complete and readable, 1 nothing found, some process did\n"
+        "not answer, or there is no dump of any, 2 wrong usage.\n",
 };
 
 struct choice {
@@ -152,8 +153,10 @@ static void refuse(struct nt_dump_request *dump) {
 static int dump_all(struct nt_dump_request *dumps, size_t count, const struct choice *choice) {
   json_t *array = choice->json ? json_array() : NULL;
   int status = NT_EXIT_OK;
+  bool dumped = choice->kinds == NT_REQUEST_FLUSH; /* or none was asked for */
   int64_t timeout = (int64_t)choice->timeout_ms * 1000000, deadline = monotonic_ns() + timeout;
   for (size_t i = 0; i < count; i++) {
+    dumps[i].first = array == NULL ? dumps : NULL;
     if (dumps[i].process->trace != NULL)
       nt_dump_request_ask(&dumps[i], choice->kinds, choice->by_signal);
     else
@@ -164,15 +167,17 @@ static int dump_all(struct nt_dump_request *dumps, size_t count, const struct ch
     nt_dump_request_await(dump, deadline, timeout);
     if (dump->outcome != NT_WRITTEN && dump->outcome != NT_NOT_ASKED)
       status = NT_EXIT_FAILED;
+    dumped |= dump->outcome == NT_WRITTEN;
     if (array == NULL)
       print_job(dumps, count, i);
     print_one(dump, array);
     fflush(stdout);
-    nt_dump_request_free(dump);
   }
+  for (size_t i = 0; i < count; i++)
+    nt_dump_request_free(&dumps[i]);
   if (choice->json && nt_json_print(array, stdout) != 0)
     status = NT_EXIT_FAILED;
-  return status;
+  return dumped ? status : NT_EXIT_FAILED;
 }
 
 /* Says why pids that were asked for are not there: `list` has all processes. */
@@ -196,8 +201,8 @@ static void report_nothing(const struct choice *choice) {
   else if (choice->pid_count > 0)
     fputs("nccltrace: none of these processes has that rank or directory\n", stderr);
   else
-    fputs("nccltrace: no such traced process on this node (nccltrace ls lists them, and those "
-          "whose area is not in shared memory, which cannot be asked)\n",
+    fputs("nccltrace: no such traced process on this node that can be asked: nccltrace ls lists "
+          "all there are\n",
           stderr);
 }
 

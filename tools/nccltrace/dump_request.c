@@ -107,8 +107,19 @@ static void ask_by_area(struct nt_dump_request *request, uint32_t kinds) {
   syscall(SYS_futex, &header->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* What tracediff is to be given where nobody answers: the directory of the job, since one rank's area tells little; the
+ * area where that is not known or not to be read from here. Returns `out` or the area, escaped. */
+static const char *evidence_of(const struct nt_process *process, char *out, size_t size) {
+  char directory[PATH_MAX];
+  nt_process_directory(process, directory, sizeof directory);
+  if (directory[0] == '\0' || access(directory, R_OK | X_OK) != 0)
+    return process->area;
+  return nt_text_escape(out, size, directory);
+}
+
 void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool by_signal) {
   const struct nt_process_info *info = nt_trace_process(request->process->trace);
+  char evidence[PATH_MAX];
   request->found = -1;
   request->dump = kinds & NT_REQUEST_DUMP;
   request->native = kinds & NT_REQUEST_NATIVE;
@@ -116,12 +127,13 @@ void nt_dump_request_ask(struct nt_dump_request *request, uint32_t kinds, bool b
     conclude(
         request, NT_NOT_ASKED,
         "stopped: nothing is written; its area is complete, and is read as it is: tracediff %s",
-        request->process->area);
+        evidence_of(request->process, evidence, sizeof evidence));
     return;
   }
   if (!info->live) {
     conclude(request, NT_NOT_ASKED, "%s: its left-over area is read as it is: tracediff %s",
-             nt_process_state_text(info->state), request->process->area);
+             nt_process_state_text(info->state),
+             evidence_of(request->process, evidence, sizeof evidence));
     return;
   }
   int rc = nt_area_open(request->process->area, !by_signal, &request->area);
@@ -175,24 +187,24 @@ static bool wait_for_answer(struct nt_dump_request *request, int64_t deadline_ns
 
 static void describe_silence(struct nt_dump_request *request, int64_t timeout_ns) {
   struct nt_area_header *header = request->area.header;
-  char waited[NT_DURATION_TEXT], beat[NT_DURATION_TEXT];
+  char waited[NT_DURATION_TEXT], beat[NT_DURATION_TEXT], room[PATH_MAX];
+  const char *evidence = evidence_of(request->process, room, sizeof room);
   int64_t last = (int64_t)atomic_load_explicit(&header->heartbeat_ns, memory_order_relaxed);
   nt_duration_text(waited, timeout_ns);
   nt_duration_text(beat, clock_now(CLOCK_REALTIME) - last);
   if (nt_area_is_locked(request->area.fd) == 0)
     conclude(request, NT_NO_ANSWER,
-             "ended meanwhile: its left-over area is read as it is: tracediff %s",
-             request->process->area);
+             "ended meanwhile: its left-over area is read as it is: tracediff %s", evidence);
   else if (last == 0)
     conclude(request, NT_NO_ANSWER,
              "no answer in %s: its helper thread has not started; its area is read as it is: "
              "tracediff %s",
-             waited, request->process->area);
+             waited, evidence);
   else
     conclude(request, NT_NO_ANSWER,
              "no answer in %s: its helper thread was last alive %s ago; its area is read as it "
              "is: tracediff %s",
-             waited, beat, request->process->area);
+             waited, beat, evidence);
 }
 
 /* ---- what came of it ---------------------------------------------------------------------------- */
@@ -276,6 +288,20 @@ static bool lacks_native(const struct nt_trace *trace, size_t i) {
   return false;
 }
 
+/* One in front lacks the same for the same reason. */
+static bool was_told(const void *ctx, const char *key, const char *value) {
+  const struct nt_dump_request *request = ctx, *before = request->first;
+  const char *other, *reason;
+  for (; before != NULL && before < request; before++)
+    for (size_t k = 0;
+         before->trace != NULL && before->found >= 0 &&
+         nt_trace_dump_fact_at(before->trace, (size_t)before->found, k, &other, &reason);
+         k++)
+      if (strcmp(other, key) == 0 && strcmp(reason, value) == 0)
+        return true;
+  return false;
+}
+
 static void describe_dump(struct nt_dump_request *request, const char *path) {
   char *text = NULL, *missing = NULL;
   size_t size = 0, missing_size = 0;
@@ -287,7 +313,8 @@ static void describe_dump(struct nt_dump_request *request, const char *path) {
   FILE *out = open_memstream(&text, &size), *list = open_memstream(&missing, &missing_size);
   if (out != NULL && list != NULL) {
     const struct nt_dump_view *dump = nt_trace_dump_at(request->trace, (size_t)request->found);
-    size_t count = nt_dump_print_missing(list, request->trace, (size_t)request->found);
+    size_t count =
+        nt_dump_print_missing(list, request->trace, (size_t)request->found, was_told, request);
     fflush(list);
     fprintf(out, "dump #%" PRIu32 ": ", dump->number);
     tell_extent(dump, out);

@@ -29,9 +29,12 @@ enum nt_outcome {
 /* "written", "not asked" … */
 const char *nt_outcome_name(enum nt_outcome outcome);
 
-/* Zero-initialise but for `process`; release with nt_dump_request_free. */
+/* Zero-initialise but for `process` and `first`; release with nt_dump_request_free. */
 struct nt_dump_request {
   const struct nt_process *process;
+  const struct nt_dump_request
+      *first; /* of an array with this one: reasons that are told of those in front are not told
+                                          again, so they are freed after this one; NULL: all are told */
   struct nt_area area;
   bool open, asked, dump, native;
   uint32_t number;       /* that the answer must reach */

@@ -436,26 +436,52 @@ static bool has_traces(const char *directory) {
   return found;
 }
 
+/* The directory itself, or the first below it that holds trace files; NULL if none does. To be freed. */
+static char *find_traces(const char *directory) {
+  struct dirent **entries;
+  char *found = NULL;
+  if (has_traces(directory))
+    return strdup(directory);
+  const int count = scandir(directory, &entries, NULL, alphasort);
+  for (int i = 0; i < count; i++) {
+    char *path = NULL;
+    if (found == NULL && entries[i]->d_name[0] != '.' &&
+        asprintf(&path, "%s/%s", directory, entries[i]->d_name) >= 0 && has_traces(path))
+      found = path;
+    else
+      free(path);
+    free(entries[i]);
+  }
+  if (count >= 0)
+    free(entries);
+  return found;
+}
+
 /* Of processes whose area is not in shared memory the directory is not known: those that write traces there may be among
  * them, but nobody's are where there is none. */
 static void report_nothing_in(const char *directory, size_t private) {
   const bool there = access(directory, F_OK) == 0;
   const char *error = there ? NULL : strerror(errno);
+  char *traces = there ? find_traces(directory) : NULL;
   fputs("nccltrace: no process on this node has its trace in ", stderr);
   nt_text_escape_print(stderr, directory);
-  if (!there)
+  if (!there) {
     fprintf(stderr, ": %s", error);
-  else if (!has_traces(directory))
+  } else if (traces == NULL) {
     fputs(", and no trace file is there: it is where NCCLTRACE_DIR of the job says", stderr);
-  else if (private > 0)
-    fprintf(stderr,
-            "; of %zu the area is not in shared memory and the directory not known: see "
-            "nccltrace ls",
-            private);
-  else
-    fputs("; those that wrote there have ended or run elsewhere: nccltrace show reads what they "
-          "left",
-          stderr);
+  } else {
+    fputs("; trace files are there, which tracediff ", stderr);
+    nt_text_escape_print(stderr, traces);
+    fputs(" reads: ", stderr);
+    if (private > 0)
+      fprintf(stderr,
+              "who writes them has ended, runs elsewhere, or is one of %zu processes whose area is "
+              "not in shared memory and whose directory is not known (nccltrace ls)",
+              private);
+    else
+      fputs("those that wrote them have ended or run elsewhere", stderr);
+  }
+  free(traces);
   fputc('\n', stderr);
 }
 

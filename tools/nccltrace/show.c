@@ -9,6 +9,7 @@
 
 #include "analysis/load_source.h"
 #include "cli/options.h"
+#include "cli/process_text.h"
 #include "cli/text.h"
 #include "nccltrace/process_list.h"
 #include "cli/process_words.h"
@@ -122,7 +123,12 @@ static void mention_dumps(const struct nt_trace *trace, const char *name) {
 static void complain_of_dumps(const struct nt_trace *trace, const char *name, uint64_t number) {
   char text[160];
   size_t count = nt_trace_dump_count(trace);
-  if (count == 0)
+  const enum nt_process_state state = nt_trace_process(trace)->state;
+  if (count == 0 &&
+      (state == NT_PROCESS_EXITED || state == NT_PROCESS_VANISHED || state == NT_PROCESS_REPLACED))
+    snprintf(text, sizeof text, "it has no dump, and its process can make none any more (%s)",
+             nt_process_state_text(state));
+  else if (count == 0)
     snprintf(text, sizeof text, "it has no dump (nccltrace dump asks for one)");
   else
     snprintf(text, sizeof text,

@@ -35,7 +35,7 @@ static void show_head(const struct nt_trace *trace, size_t i, FILE *out, bool co
           nt_duration_text(took,
                            dump->taken_ns > dump->began_ns ? dump->taken_ns - dump->began_ns : 0));
   fputs("missing: ", out);
-  if (nt_dump_print_missing(out, trace, i) == 0)
+  if (nt_dump_print_missing(out, trace, i, NULL, NULL) == 0)
     fputs("nothing", out);
   fputc('\n', out);
   if (nt_dump_unfinished(dump) != 0)
@@ -262,7 +262,7 @@ static void show_thread(const struct shown *shown, const struct nt_dump_thread *
     fputs(", wait channel ", out);
     nt_text_escape_print(out, thread->wait);
   }
-  if (thread->kernel)
+  if (thread->kernel && thread->cpu_ns > 0) /* the kernel counts ticks: 0 is less than one */
     fprintf(out, ", cpu %s", nt_duration_text(cpu, (int64_t)(thread->cpu_ns & INT64_MAX)));
   fputc('\n', out);
   show_stacks(thread, shown->whole, out);

@@ -205,7 +205,8 @@ char *nt_report_motion(char *out, size_t size, const struct nt_verdict *verdict)
       model->ranks[0].recorder != NT_RECORDER_TRACE)
     return out; /* said already, or not known */
   if (!alive)
-    snprintf(out, size, "all processes have ended");
+    snprintf(out, size, "all processes%s have ended",
+             nt_rank_set_count(&verdict->missing) ? " with a trace" : "");
   else if (alive < model->rank_count)
     snprintf(out, size, "%u of %u processes have ended", model->rank_count - alive,
              model->rank_count);
@@ -229,18 +230,32 @@ static const char *why_consistent(const struct nt_verdict *verdict) {
     return "no divergence, and the ranks that are behind still make calls or have been so for less "
            "than "
            "a second";
+  if (nt_rank_set_count(&verdict->missing))
+    return "what was read shows nothing unfinished and nothing that differs";
   return "nothing is outstanding, and the ranks' calls agree";
+}
+
+/* What limits the sentence above; "" where every rank has a trace. */
+static const char *but_for_missing(char *out, size_t size, const struct nt_verdict *verdict) {
+  uint32_t missing = nt_rank_set_count(&verdict->missing);
+  out[0] = '\0';
+  if (missing)
+    snprintf(out, size, "; %u of %d ranks %s no trace, and what %s would show is not known",
+             missing, verdict->job.model->expected, missing == 1 ? "has" : "have",
+             missing == 1 ? "it" : "they");
+  return out;
 }
 
 int nt_report_text(const struct nt_verdict *verdict, const struct nt_report_style *style,
                    FILE *out) {
   bool color = style->color;
   if (!verdict->count) {
-    char coverage[NT_COVERAGE], motion[NT_MOTION];
+    char coverage[NT_COVERAGE], motion[NT_MOTION], missing[NT_COVERAGE];
     nt_report_motion(motion, sizeof motion, verdict);
-    fprintf(out, "%sconsistent%s: %s%s%s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
-            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict), *motion ? "; " : "",
-            motion, nt_verdict_coverage(coverage, sizeof coverage, verdict));
+    fprintf(out, "%sconsistent%s: %s%s%s%s (%s)\n", nt_style_text(color, NT_STYLE_GOOD),
+            nt_style_text(color, NT_STYLE_PLAIN), why_consistent(verdict),
+            but_for_missing(missing, sizeof missing, verdict), *motion ? "; " : "", motion,
+            nt_verdict_coverage(coverage, sizeof coverage, verdict));
     print_missing(verdict, color, out);
     print_notes(verdict, out);
     print_warnings(verdict, color, out);
