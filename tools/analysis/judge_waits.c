@@ -298,7 +298,9 @@ static void say_culprit(struct nt_inquiry *inquiry, struct nt_finding *finding,
   case NT_CLASS_DEAD:
   case NT_CLASS_LEFT:
     name_leaver(who, sizeof who, inquiry, finding, stuck);
-    say_gone(inquiry, finding, who, place, waiting, stuck->kind == NT_STUCK_DEVICE);
+    say_gone(inquiry, finding, who, place, waiting,
+             stuck->kind == NT_STUCK_DEVICE ||
+                 (stuck->kind == NT_STUCK_REPLAY && stuck->leaver_count));
     break;
   case NT_CLASS_GPU:
     if (stuck->alone) {

@@ -90,10 +90,8 @@ void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
     stuck->blocked[stuck->blocked_count++] = rank;
 }
 
-/* Somebody who is gone in the middle of it. One whose own part was done may leave; one that died then may have been
- * needed, unless a device that holds the others up explains more, or it had hung for long by then. */
-static void note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call,
-                      bool hung) {
+void nt_stuck_note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call,
+                        bool hung) {
   bool explained = stuck->behind_count || stuck->blocked_count;
   bool done = call == NT_NONE || !nt_call_unfinished(f->job, rank, call);
   bool needed = f->freeze->fates[rank].kind == NT_FATE_DEAD && !explained && !hung;
@@ -109,7 +107,7 @@ static void note_gone_members(struct nt_finder *f, struct nt_stuck *stuck,
   for (uint32_t i = 0; i < joint->member_count && remains; i++) {
     const struct nt_member *member = &joint->members[i];
     if (is_gone(f, member->rank) || member->ended_ns)
-      note_gone(
+      nt_stuck_note_gone(
           f, stuck, member->rank,
           stuck->seq >= member->first ? member->call[stuck->seq - member->first] : NT_NONE,
           nt_hung_before(f->job, stuck->joint, stuck->seq, f->freeze->fates[member->rank].ns));
@@ -388,8 +386,8 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
   stuck->fn = f->job->model->ranks[ends[sender]->rank].calls[ends[sender]->call].fn;
   for (int i = 0; i < 2; i++)
     if (is_gone(f, ends[i]->rank) && !is_gone(f, ends[!i]->rank))
-      note_gone(f, stuck, ends[i]->rank, ends[i]->call,
-                f->freeze->fates[ends[i]->rank].ns - last > young);
+      nt_stuck_note_gone(f, stuck, ends[i]->rank, ends[i]->call,
+                         f->freeze->fates[ends[i]->rank].ns - last > young);
   stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
   if (!stuck->waiter_count)
     nt_stuck_drop(f);

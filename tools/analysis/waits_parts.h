@@ -53,6 +53,10 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck);
 /* Behind what the device of one that called is, if it is not at the operation. */
 void nt_stuck_note_device(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank,
                           uint32_t call);
+/* Somebody who is gone in the middle of it. One whose own part was done may leave; one that died then may have been
+ * needed, unless a device that holds the others up explains more, or it had hung for long by then. */
+void nt_stuck_note_gone(struct nt_finder *f, struct nt_stuck *stuck, uint32_t rank, uint32_t call,
+                        bool hung);
 /* All with a trace have called it: if the device of one of them is at another operation of NCCL, that is what it waits for,
  * whatever those without a trace did. */
 void nt_stuck_note_front(struct nt_finder *f, struct nt_stuck *stuck, const struct nt_joint *joint);

@@ -30,6 +30,22 @@ static void note_launched(struct nt_finder *f, struct nt_stuck *stuck, uint32_t 
     nt_stuck_note_device(f, stuck, rank, call);
 }
 
+/* Where some live: of those that launched it and are gone, whose death it may be that the others wait for. */
+static void note_gone_members(struct nt_finder *f, struct nt_stuck *stuck, int64_t last) {
+  enum { HUNG_S = 1 };
+  const struct nt_joint *joint = &f->job->joints[stuck->joint];
+  bool remains = false;
+  for (uint32_t i = 0; i < joint->member_count; i++)
+    remains |= f->freeze->fates[joint->members[i].rank].kind == NT_FATE_ALIVE;
+  for (uint32_t i = 0; i < joint->member_count && remains; i++) {
+    const struct nt_fate *fate = &f->freeze->fates[joint->members[i].rank];
+    const struct nt_replay *replay = nt_replay_at(&f->out->replays, stuck->joint, i, stuck->seq);
+    if (replay && fate->kind == NT_FATE_DEAD && !fate->lives)
+      nt_stuck_note_gone(f, stuck, joint->members[i].rank, replay->call,
+                         fate->ns > last + HUNG_S * INT64_C(1000000000));
+  }
+}
+
 static int add(struct nt_finder *f, uint32_t index, enum nt_stuck_kind kind, uint32_t position) {
   const struct nt_joint *joint = &f->job->joints[index];
   struct nt_stuck *stuck = nt_stuck_add(f, kind, index, joint->member_count);
@@ -51,6 +67,7 @@ static int add(struct nt_finder *f, uint32_t index, enum nt_stuck_kind kind, uin
   }
   if (kind != NT_STUCK_REPLAY)
     return 0;
+  note_gone_members(f, stuck, last);
   stuck->absent = joint->absent && !stuck->laggard_count && !stuck->leaver_count;
   nt_stuck_note_movement(f, stuck);
   if (!stuck->laggard_count && !stuck->leaver_count)
