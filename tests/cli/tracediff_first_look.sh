@@ -21,7 +21,7 @@ check "small traces are read as a whole" $? "$line, $(both)"
 
 # Where the last calls do not tell, all are read, and nothing of the first look is said.
 same=0
-for fault in "skip=5" "stop=5 abort" "leave"; do
+for fault in "skip=5" "skip=5 abort" "leave"; do
   name=${fault//[ =]/-}
   # shellcheck disable=SC2086
   traces "$name" 4 2 8 1 900 $fault
