@@ -54,7 +54,21 @@ static bool is_stranger(const struct nt_peers *peers, uint64_t name) {
   return false;
 }
 
-static void meet(struct nt_peers *peers, const char *path, const struct nt_area *own) {
+static void note_there(const struct nt_peer *peer, struct nt_area_header *own, uint32_t at) {
+  own->peers[at] = (struct nt_peer_note){.pid = peer->area.header->pid,
+                                         .world_rank = peer->area.header->world_rank,
+                                         .start_time = peer->area.header->start_time};
+  atomic_store_explicit(&own->peer_notes, at + 1, memory_order_release);
+}
+
+static void note_gone(const struct nt_peer *peer, struct nt_peer_note *note) {
+  note->world_rank = peer->area.header->world_rank;
+  note->last_beat_ns = atomic_load_explicit(&peer->area.header->heartbeat_ns, memory_order_relaxed);
+  note->oom_kills = nt_oom_risen(&peer->area);
+  atomic_store_explicit(&note->vanished_ns, nt_clock_ns(CLOCK_REALTIME), memory_order_release);
+}
+
+static void meet(struct nt_peers *peers, const char *path, struct nt_area *own) {
   struct nt_peer *peer = &peers->peer[peers->count];
   const uint64_t name = nt_hash(path, strlen(path)).lo;
   if (known(peers, path) || is_stranger(peers, name) || strcmp(path, own->path) == 0 ||
@@ -70,11 +84,11 @@ static void meet(struct nt_peers *peers, const char *path, const struct nt_area 
     nt_area_close(&peer->area);
     return;
   }
-  peer->noted = false;
-  peers->count++;
+  peer->gone = false;
+  note_there(peer, own->header, peers->count++);
 }
 
-void nt_peers_discover(struct nt_peers *peers, const char *directory, const struct nt_area *own) {
+void nt_peers_discover(struct nt_peers *peers, const char *directory, struct nt_area *own) {
   DIR *dir = opendir(directory);
   if (!dir)
     return;
@@ -90,28 +104,12 @@ void nt_peers_discover(struct nt_peers *peers, const char *directory, const stru
   closedir(dir);
 }
 
-static void note(const struct nt_peer *peer, struct nt_area_header *own) {
-  const struct nt_area_header *gone = peer->area.header;
-  uint32_t at = atomic_load_explicit(&own->peer_notes, memory_order_relaxed);
-  if (at >= NT_PEER_NOTES)
-    return;
-  own->peers[at] = (struct nt_peer_note){
-      .pid = gone->pid,
-      .world_rank = gone->world_rank,
-      .start_time = gone->start_time,
-      .vanished_ns = nt_clock_ns(CLOCK_REALTIME),
-      .last_beat_ns = atomic_load_explicit(&gone->heartbeat_ns, memory_order_relaxed),
-      .oom_kills = nt_oom_risen(&peer->area),
-  };
-  atomic_store_explicit(&own->peer_notes, at + 1, memory_order_release);
-}
-
 void nt_peers_check(struct nt_peers *peers, struct nt_area *own) {
   for (unsigned i = 0; i < peers->count; i++) {
     struct nt_peer *peer = &peers->peer[i];
-    if (peer->noted || nt_area_is_locked(peer->area.fd) != 0)
+    if (peer->gone || nt_area_is_locked(peer->area.fd) != 0)
       continue;
-    note(peer, own->header);
-    peer->noted = true;
+    note_gone(peer, &own->header->peers[i]);
+    peer->gone = true;
   }
 }

@@ -157,13 +157,14 @@ struct nt_stream_slot {
 };
 _Static_assert(sizeof(struct nt_stream_slot) == 16, "stream slot layout");
 
-/* A peer on the same node whose lock was seen free: who vanished first. */
+/* A peer on the same node that was seen to hold its lock, and when that was seen free: who vanished first. */
 struct nt_peer_note {
   uint32_t pid;
   int32_t world_rank;
-  uint64_t start_time;   /* of the peer, to tell reused pids apart */
-  uint64_t vanished_ns;  /* CLOCK_REALTIME when this process noticed */
-  uint64_t last_beat_ns; /* the peer's last heartbeat, CLOCK_REALTIME */
+  uint64_t start_time; /* of the peer, to tell reused pids apart */
+  _Atomic uint64_t
+      vanished_ns; /* CLOCK_REALTIME when this process noticed, 0 while it is there; written last */
+  uint64_t last_beat_ns; /* the peer's last heartbeat then, CLOCK_REALTIME */
   uint32_t oom_kills;    /* of the out-of-memory killer in the peer's cgroup since that heartbeat */
   uint32_t reserved;
 };

@@ -59,9 +59,9 @@ static void load(struct fixture *f, const struct nt_peer_note *note, struct nt_m
   assert_int_equal(nt_trace_loader_add(&loader, trace, "a trace", &err), 0);
   nt_trace_close(trace);
   if (note) {
-    loader.peers = malloc(sizeof *note);
+    loader.peers = malloc(sizeof *loader.peers);
     assert_non_null(loader.peers);
-    loader.peers[loader.peer_count++] = *note;
+    loader.peers[loader.peer_count++] = (struct nt_loaded_note){.note = *note};
   }
   assert_int_equal(nt_trace_loader_finish(&loader, 0, model), 0);
   assert_int_equal(model->rank_count, 1);
@@ -151,11 +151,11 @@ static void of_many_processes_a_note_is_about_one(void **state) {
   loader.peers = calloc(1, sizeof *loader.peers);
   assert_non_null(loader.peers);
   loader.peer_count = 1;
-  loader.peers[0] = (struct nt_peer_note){.pid = loader.model.ranks[NOTED].pid,
-                                          .start_time = loader.model.ranks[NOTED].start_time,
-                                          .world_rank = NOTED,
-                                          .vanished_ns = 60,
-                                          .last_beat_ns = 10};
+  loader.peers[0].note = (struct nt_peer_note){.pid = loader.model.ranks[NOTED].pid,
+                                               .start_time = loader.model.ranks[NOTED].start_time,
+                                               .world_rank = NOTED,
+                                               .vanished_ns = 60,
+                                               .last_beat_ns = 10};
   assert_int_equal(nt_trace_loader_finish(&loader, 0, &model), 0);
   assert_int_equal(model.rank_count, COUNT);
   for (uint32_t i = 0; i < COUNT; i++)
@@ -163,8 +163,10 @@ static void of_many_processes_a_note_is_about_one(void **state) {
   nt_model_free(&model);
 }
 
-/* Three processes of one node; the first one's heart stops 4 s before the others vanish. Returns when it ended. */
-static int64_t end_of_a_silent_one(uint64_t pid_ns, bool noticed) {
+enum known { UNKNOWN, KNOWN, NOTICED };
+
+/* Three processes; the first one's heart stops 4 s before the others vanish, one of which knows it. Returns when it ended. */
+static int64_t end_of_a_silent_one(uint64_t boot, enum known known) {
   const int64_t second = 1000000000, start = 1764384000 * second;
   struct nt_trace_loader loader = {0};
   struct nt_model model;
@@ -175,8 +177,7 @@ static int64_t end_of_a_silent_one(uint64_t pid_ns, bool noticed) {
     rank->world_size = 3;
     rank->pid = 100 + i;
     rank->start_time = 1;
-    rank->boot = 7;
-    rank->pid_ns = i ? pid_ns : 5;
+    rank->boot = i ? boot : 7;
     rank->state = NT_PROCESS_VANISHED;
     rank->host = strdup("node");
     rank->started_ns = start;
@@ -184,11 +185,12 @@ static int64_t end_of_a_silent_one(uint64_t pid_ns, bool noticed) {
   }
   loader.peers = calloc(1, sizeof *loader.peers);
   assert_non_null(loader.peers);
-  loader.peer_count = noticed;
-  loader.peers[0] = (struct nt_peer_note){.pid = 100,
-                                          .start_time = 1,
-                                          .vanished_ns = (uint64_t)(start + 10 * second + 50),
-                                          .last_beat_ns = (uint64_t)(start + 10 * second)};
+  loader.peer_count = known != UNKNOWN;
+  loader.peers[0] = (struct nt_loaded_note){.note = {.pid = 100, .start_time = 1}, .by = 2};
+  if (known == NOTICED) {
+    loader.peers[0].note.vanished_ns = (uint64_t)(start + 10 * second + 50);
+    loader.peers[0].note.last_beat_ns = (uint64_t)(start + 10 * second);
+  }
   assert_int_equal(nt_trace_loader_finish(&loader, 0, &model), 0);
   const int64_t end = nt_model_end(&model.ranks[0]) - start;
   nt_model_free(&model);
@@ -197,18 +199,24 @@ static int64_t end_of_a_silent_one(uint64_t pid_ns, bool noticed) {
 
 static void who_is_not_missed_by_its_neighbours_was_stopped(void **state) {
   (void)state;
-  assert_int_equal(end_of_a_silent_one(5, false), 139);
+  assert_int_equal(end_of_a_silent_one(7, KNOWN), 139);
 }
 
 static void who_is_missed_had_died(void **state) {
   (void)state;
-  assert_int_equal(end_of_a_silent_one(5, true), 100);
+  assert_int_equal(end_of_a_silent_one(7, NOTICED), 100);
 }
 
-/* They do not see each other. */
-static void processes_of_other_containers_are_no_neighbours(void **state) {
+/* It had died before they looked. */
+static void whom_no_neighbour_knew_is_not_missed(void **state) {
   (void)state;
-  assert_int_equal(end_of_a_silent_one(6, false), 100);
+  assert_int_equal(end_of_a_silent_one(7, UNKNOWN), 100);
+}
+
+/* One number, two processes. */
+static void processes_of_another_machine_are_no_neighbours(void **state) {
+  (void)state;
+  assert_int_equal(end_of_a_silent_one(6, KNOWN), 100);
 }
 
 int main(void) {
@@ -222,7 +230,8 @@ int main(void) {
       cmocka_unit_test(of_many_processes_a_note_is_about_one),
       cmocka_unit_test(who_is_not_missed_by_its_neighbours_was_stopped),
       cmocka_unit_test(who_is_missed_had_died),
-      cmocka_unit_test(processes_of_other_containers_are_no_neighbours),
+      cmocka_unit_test(whom_no_neighbour_knew_is_not_missed),
+      cmocka_unit_test(processes_of_another_machine_are_no_neighbours),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,11 @@ static void say_processes(struct nt_inquiry *inquiry, struct nt_finding *finding
     if (!rank || told >= PROCESSES_MAX)
       continue;
     if (!lives(rank)) {
+      if (rank->stood_ns)
+        nt_lines_add(&finding->next,
+                     "find out who stopped process %u on %s: SIGSTOP, a debugger, "
+                     "or a scheduler that suspends",
+                     rank->pid, rank->host ? rank->host : "its host");
       told += say_dump_left(finding, rank);
       continue;
     }

@@ -175,6 +175,7 @@ static struct nt_fate_facts fate_of(const struct nt_model_rank *rank) {
                                 .seen_ns = rank->seen_ns,
                                 .oom = rank->oom,
                                 .oom_machine = rank->oom_machine,
+                                .stood_ns = rank->stood_ns,
                                 .oom_from = rank->oom_from,
                                 .oom_to = rank->oom_to};
 }

@@ -198,21 +198,27 @@ static int find_gone(struct nt_inquiry *inquiry, const struct nt_stuck *stuck, b
   return status;
 }
 
-/* Members whose processes are stopped: what moves data for them stands still as well. None if all are, as in a job that its
- * scheduler has suspended. */
+static bool is_stopped(const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_STOPPED || rank->stood_ns;
+}
+
+/* Members whose processes are stopped, or were when they were killed: what moves data for them stands still as well. None if all
+ * are, as in a job that its scheduler has suspended. */
 static int find_stopped(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck,
                         struct nt_rank_set *stopped) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
   int status = 0;
   uint32_t count = 0;
   for (uint32_t i = 0; i < joint->member_count; i++)
-    count += nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED;
-  if (inquiry->job->cut_ns != INT64_MAX || count == joint->member_count)
+    count += is_stopped(nt_member_rank(inquiry->job, &joint->members[i]));
+  if (count == joint->member_count)
     return 0;
-  for (uint32_t i = 0; i < joint->member_count && !status; i++)
-    if (nt_member_rank(inquiry->job, &joint->members[i])->state == NT_PROCESS_STOPPED &&
+  for (uint32_t i = 0; i < joint->member_count && !status; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(inquiry->job, &joint->members[i]);
+    if (is_stopped(rank) && (rank->stood_ns || inquiry->job->cut_ns == INT64_MAX) &&
         call_in(inquiry, stuck, joint->members[i].rank) != NT_NONE)
       status = nt_finding_add(inquiry->job, stopped, joint->members[i].rank);
+  }
   return status;
 }
 

@@ -41,11 +41,23 @@ void nt_load_fate(struct nt_model_rank *rank, const struct nt_trace *trace) {
   rank->blocked_ns = process->gpu_blocked ? process->gpu_beat_ns : 0;
 }
 
-void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note) {
+/* Of its heart, by itself and by others. */
+static int64_t last_sign_of(const struct nt_model_rank *rank) {
+  return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+}
+
+void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note,
+                  const struct nt_model_rank *by) {
   const int64_t noticed = (int64_t)note->vanished_ns, beat = (int64_t)note->last_beat_ns;
-  if (rank->pid != note->pid || rank->start_time != note->start_time || !noticed ||
-      beat < rank->started_ns || /* of the program that was there before an exec */
+  if (rank->pid != note->pid || rank->start_time != note->start_time ||
       (note->world_rank >= 0 && rank->world >= 0 && rank->world != note->world_rank))
+    return;
+  if (!noticed) {
+    const int64_t until = by->boot && by->boot == rank->boot ? last_sign_of(by) : 0;
+    rank->there_ns = until > rank->there_ns ? until : rank->there_ns;
+    return;
+  }
+  if (beat < rank->started_ns) /* of the program that was there before an exec */
     return;
   rank->gone_ns = beat > rank->gone_ns ? beat : rank->gone_ns;
   if (!rank->noticed_ns || noticed < rank->noticed_ns)
@@ -125,61 +137,24 @@ void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills,
   }
 }
 
-#define MET_NS INT64_C(1000000000)     /* after that neighbours know each other */
 #define STOPPED_NS INT64_C(1000000000) /* a heart that beats every 50 ms is not just late */
 #define TICK_NS INT64_C(50000000)      /* after which an end is noticed */
-enum { WATCHED = 16 };                 /* neighbours that a process looks at */
-
-static int by_job_and_host(const void *a, const void *b) {
-  const struct nt_model_rank *x = *(struct nt_model_rank *const *)a;
-  const struct nt_model_rank *y = *(struct nt_model_rank *const *)b;
-  if (x->boot != y->boot)
-    return x->boot < y->boot ? -1 : 1;
-  if (x->pid_ns != y->pid_ns)
-    return x->pid_ns < y->pid_ns ? -1 : 1;
-  if (x->restart != y->restart)
-    return x->restart < y->restart ? -1 : 1;
-  if (x->world_size != y->world_size)
-    return x->world_size < y->world_size ? -1 : 1;
-  return strcmp(x->run_id ? x->run_id : "", y->run_id ? y->run_id : "");
-}
 
 /* When the last of its neighbours that would have noticed its end had not: 0 if nobody tells. */
-static int64_t seen_there(struct nt_model_rank *const *host, uint32_t count,
-                          const struct nt_model_rank *rank) {
-  int64_t until = 0;
+static int64_t seen_there(const struct nt_model_rank *rank) {
   if (rank->noticed_ns)
     return rank->noticed_ns - TICK_NS;
-  for (uint32_t i = 0; i < count; i++) {
-    const struct nt_model_rank *other = host[i];
-    const int64_t met = (other->started_ns > rank->started_ns ? other : rank)->started_ns + MET_NS;
-    const int64_t end = nt_model_end(other);
-    if (other != rank && met <= rank->last_beat_ns && end > until)
-      until = end;
-  }
-  return until ? until - 2 * TICK_NS : 0;
+  return rank->there_ns ? rank->there_ns - 2 * TICK_NS : 0;
 }
 
-int nt_settle_stopped(struct nt_model *model) {
-  const uint32_t count = model->rank_count;
-  struct nt_model_rank **sorted = malloc(((size_t)count + 1) * sizeof *sorted);
-  int64_t *until = calloc((size_t)count + 1, sizeof *until);
-  int status = sorted && until ? 0 : -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < count && !status; i++)
-    sorted[i] = &model->ranks[i];
-  if (!status)
-    qsort(sorted, count, sizeof *sorted, by_job_and_host);
-  for (uint32_t i = 0, n; i < count && !status; i += n) {
-    for (n = 1; i + n < count && by_job_and_host(&sorted[i], &sorted[i + n]) == 0;)
-      n++;
-    for (uint32_t r = i; r < i + n && n > 1 && n <= WATCHED + 1 && sorted[i]->boot; r++)
-      if (sorted[r]->state == NT_PROCESS_VANISHED && sorted[r]->recorder == NT_RECORDER_TRACE)
-        until[r] = seen_there(&sorted[i], n, sorted[r]);
+void nt_settle_stopped(struct nt_model *model) {
+  for (uint32_t r = 0; r < model->rank_count; r++) {
+    struct nt_model_rank *rank = &model->ranks[r];
+    const int64_t stood = seen_there(rank) - nt_model_end(rank);
+    if (rank->state != NT_PROCESS_VANISHED || rank->recorder != NT_RECORDER_TRACE ||
+        stood <= STOPPED_NS)
+      continue;
+    rank->stood_ns = stood;
+    rank->gone_ns = seen_there(rank);
   }
-  for (uint32_t r = 0; r < count && !status; r++)
-    if (until[r] > nt_model_end(sorted[r]) + STOPPED_NS)
-      sorted[r]->gone_ns = until[r];
-  free(sorted);
-  free(until);
-  return status;
 }

@@ -36,14 +36,15 @@ int nt_load_dump(struct nt_model_rank *rank, const struct nt_trace *trace);
 
 /* State, end and signs of life, from the trace alone. */
 void nt_load_fate(struct nt_model_rank *rank, const struct nt_trace *trace);
-/* What another process noted; nothing happens if it is about a third one. */
-void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note);
+/* What another process, `by`, noted; nothing happens if it is about a third one. Notes of those that are still there come
+ * after all others. */
+void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note,
+                  const struct nt_model_rank *by);
 /* Appends what the dumps' kernel logs tell of out-of-memory kills. Returns 0 or -NT_ERR_MEMORY. */
 int nt_load_kernel_kills(const struct nt_trace *trace, struct nt_kernel_kill **list,
                          uint32_t *count);
-/* Processes whose heart had stopped while their neighbours saw that they still were there. Before nt_model_settle. Returns 0 or
- * -NT_ERR_MEMORY. */
-int nt_settle_stopped(struct nt_model *model);
+/* Processes whose heart had stopped while their neighbours saw that they still were there. Before nt_model_settle. */
+void nt_settle_stopped(struct nt_model *model);
 /* Once all traces and notes are there: which of those that vanished were killed for memory. */
 void nt_settle_kills(struct nt_model *model, const struct nt_kernel_kill *kills, uint32_t count);
 /* What another rank's abort let go on a rank's device counts as it stood before: each rank itself knows only of its own abort. */

@@ -218,7 +218,7 @@ static int copy_peers(struct nt_loaded_trace *out, const struct nt_trace *trace)
   if (!out->peers)
     return -NT_ERR_MEMORY;
   for (size_t i = 0; i < count; i++)
-    out->peers[out->peer_count++] = *nt_trace_peer_at(trace, i);
+    out->peers[out->peer_count++] = (struct nt_loaded_note){.note = *nt_trace_peer_at(trace, i)};
   return 0;
 }
 
@@ -361,6 +361,8 @@ int nt_trace_loader_take(struct nt_trace_loader *loader, struct nt_loaded_trace 
   struct nt_model_rank *rank = nt_model_add_rank(&loader->model);
   if (!rank)
     return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < loaded->peer_count; i++)
+    loaded->peers[i].by = loader->model.rank_count - 1;
   void *peers = loader->peers, *kills = loader->kills;
   const uint32_t peer_count = loader->peer_count;
   int status = append(&peers, &loader->peer_count, &loader->peer_room, loaded->peers,
@@ -428,8 +430,8 @@ static int add_gone(struct nt_model *model, int64_t ns) {
   return 0;
 }
 
-/* Each note to the processes that it may be about. */
-static int apply_notes(struct nt_trace_loader *loader) {
+/* Each note to the processes that it may be about; first of those that are gone, which tell when whoever notes lived. */
+static int apply_notes(struct nt_trace_loader *loader, bool gone) {
   struct nt_model *model = &loader->model;
   struct nt_model_rank **sorted = malloc(((size_t)model->rank_count + 1) * sizeof *sorted);
   if (!sorted)
@@ -439,7 +441,9 @@ static int apply_notes(struct nt_trace_loader *loader) {
   qsort(sorted, model->rank_count, sizeof *sorted, by_process);
   int status = 0;
   for (uint32_t i = 0; i < loader->peer_count && !status; i++) {
-    const struct nt_peer_note *note = &loader->peers[i];
+    const struct nt_peer_note *note = &loader->peers[i].note;
+    if ((note->vanished_ns != 0) != gone)
+      continue;
     const struct nt_model_rank wanted = {.pid = note->pid, .start_time = note->start_time};
     const struct nt_model_rank *key = &wanted;
     uint32_t low = 0, high = model->rank_count;
@@ -450,10 +454,10 @@ static int apply_notes(struct nt_trace_loader *loader) {
       else
         high = middle;
     }
-    if (low == model->rank_count || by_process(&sorted[low], &key) != 0)
+    if (gone && (low == model->rank_count || by_process(&sorted[low], &key) != 0))
       status = add_gone(model, (int64_t)note->last_beat_ns);
     for (; low < model->rank_count && by_process(&sorted[low], &key) == 0; low++)
-      nt_load_note(sorted[low], note);
+      nt_load_note(sorted[low], note, &model->ranks[loader->peers[i].by]);
   }
   free(sorted);
   return status;
@@ -461,10 +465,11 @@ static int apply_notes(struct nt_trace_loader *loader) {
 
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
-  int status = apply_notes(loader);
-  model->now_ns = now_ns;
+  int status = apply_notes(loader, true);
   if (!status)
-    status = nt_settle_stopped(model);
+    status = apply_notes(loader, false);
+  model->now_ns = now_ns;
+  nt_settle_stopped(model);
   if (!status)
     status = nt_model_settle(model);
   nt_settle_kills(model, loader->kills, loader->kill_count);

@@ -11,10 +11,16 @@ struct nt_kernel_kill {
   char host[64];
 };
 
+/* What a process noted of another of its node. */
+struct nt_loaded_note {
+  struct nt_peer_note note;
+  uint32_t by; /* the loader's rank that noted it */
+};
+
 /* What one trace tells, copied out of it. */
 struct nt_loaded_trace {
   struct nt_model_rank rank;
-  struct nt_peer_note *peers; /* what the process noted of others */
+  struct nt_loaded_note *peers;
   uint32_t peer_count;
   struct nt_kernel_kill *kills; /* from its dumps */
   uint32_t kill_count;
@@ -23,7 +29,7 @@ struct nt_loaded_trace {
 /* One load of a job: add every trace, then finish. */
 struct nt_trace_loader {
   struct nt_model model;
-  struct nt_peer_note *peers;
+  struct nt_loaded_note *peers;
   uint32_t peer_count, peer_room;
   struct nt_kernel_kill *kills;
   uint32_t kill_count, kill_room;

@@ -175,6 +175,9 @@ struct nt_model_rank {
   uint64_t oom_from, oom_to; /* likewise */
   int64_t gone_ns; /* last sign of life that others noted of it when it vanished; 0 if none did */
   int64_t noticed_ns; /* when the first of them noticed, 0 if none did */
+  int64_t stood_ns;   /* of a process that vanished: for so long it had been stopped before */
+  int64_t
+      there_ns; /* last sign of life of those who knew it and did not notice; 0: there are none */
   bool live;
   bool moved;        /* it made a call between two looks at a live job */
   int64_t digest_ns; /* when its digest was made; 0: the trace itself is here */

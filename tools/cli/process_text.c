@@ -55,6 +55,7 @@ static void exited_text(char *out, size_t size, const struct nt_fate_facts *fate
 char *nt_fate_text(char *out, size_t size, const struct nt_fate_facts *fate) {
   const char *word = nt_process_state_text(fate->state);
   const bool ends = fate->phase & NT_PHASE_PYTHON_ENDS;
+  char stood[NT_DURATION_TEXT];
   switch (fate->state) {
   case NT_PROCESS_EXITED:
     exited_text(out, size, fate);
@@ -66,7 +67,10 @@ char *nt_fate_text(char *out, size_t size, const struct nt_fate_facts *fate) {
     snprintf(out, size, "replaced by another program (exec)");
     break;
   case NT_PROCESS_VANISHED:
-    if (fate->oom == NT_OOM_NONE)
+    if (fate->stood_ns)
+      snprintf(out, size, "stopped for %s when it was killed",
+               nt_duration_text(stood, fate->stood_ns));
+    else if (fate->oom == NT_OOM_NONE)
       snprintf(out, size, "%s%s", word,
                ends ? " while its Python interpreter was being finalized" : "");
     else

@@ -28,6 +28,7 @@ struct nt_fate_facts {
   bool oom_machine; /* it is the machine's count */
   uint64_t oom_from,
       oom_to; /* LIKELY, COUNTED: what had been counted before and after; from may be unknown */
+  int64_t stood_ns; /* VANISHED: for so long it was stopped when it was killed */
 };
 
 /* "running", "exited", "ending", "replaced" …: one word for each state. */

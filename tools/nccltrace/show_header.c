@@ -178,11 +178,15 @@ static void show_streams(const struct nt_trace *trace, FILE *out, bool color) {
 
 static void show_peers(const struct nt_trace *trace, FILE *out, bool color) {
   if (nt_trace_peer_count(trace) > 0)
-    title(out, color, "peers that vanished");
+    title(out, color, "peers of this node");
   for (size_t i = 0; i < nt_trace_peer_count(trace); i++) {
     const struct nt_peer_note *peer = nt_trace_peer_at(trace, i);
+    if (!peer->vanished_ns) {
+      fprintf(out, "rank %" PRId32 " (pid %" PRIu32 "): there\n", peer->world_rank, peer->pid);
+      continue;
+    }
     char noticed[NT_TIME_TEXT], beat[NT_TIME_TEXT];
-    fprintf(out, "rank %" PRId32 " (pid %" PRIu32 "): noticed %s, last sign of life %s\n",
+    fprintf(out, "rank %" PRId32 " (pid %" PRIu32 "): vanished, noticed %s, last sign of life %s\n",
             peer->world_rank, peer->pid, nt_time_text(noticed, (int64_t)peer->vanished_ns),
             nt_time_text(beat, (int64_t)peer->last_beat_ns));
     if (peer->oom_kills)
