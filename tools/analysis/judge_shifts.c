@@ -39,7 +39,8 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
   }
   if (laggard == NT_NONE || reference == NT_NONE)
     return;
-  const struct nt_shift shift = nt_anchors_shift(inquiry->job, joint, reference, laggard);
+  const struct nt_shift shift = nt_anchors_shift(inquiry->job, joint, reference, laggard,
+                                                 inquiry->divergences[stuck->joint].from);
   const struct nt_model_call *call =
       nt_member_call(inquiry->job, &joint->members[reference], shift.position);
   if (!call || shift.how != NT_EDIT_SKIPPED ||

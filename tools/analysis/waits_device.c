@@ -255,7 +255,8 @@ struct nt_unfinished *nt_stuck_unfinished(const struct nt_finder *f) {
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   const uint32_t low = f->unfinished[index].low, position = f->unfinished[index].first;
-  if (!position || position > low || divergence->hidden_high || divergence->mixed ||
+  if (!position || position > low || divergence->mixed ||
+      (divergence->hidden_high && !nt_stuck_is_past_hidden(f, index, divergence)) ||
       (divergence->position && nt_stuck_differs_from(divergence) <= position))
     return 0;
   if (joint->absent)

@@ -91,13 +91,22 @@ static int stuck_divergence(struct nt_finder *f, uint32_t index,
   return 0;
 }
 
-/* They differ in calls that are gone: who waits in one of later ones waits for nobody that is known. */
+bool nt_stuck_is_past_hidden(const struct nt_finder *f, uint32_t index,
+                             const struct nt_divergence *divergence) {
+  return !divergence->position &&
+         f->unfinished[index].first > divergence->hidden_high + PASSED_CALLS;
+}
+
+/* They differ in calls that are gone: who waits in one of later ones waits for nobody that is known, unless all have called it
+ * and devices were through with many in front of it. */
 static int stuck_hidden(struct nt_finder *f, uint32_t index,
                         const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
+  const uint32_t told =
+      nt_stuck_is_past_hidden(f, index, divergence) ? f->unfinished[index].low : 0;
   stuck->seq = divergence->hidden_low + 1;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
@@ -106,7 +115,8 @@ static int stuck_hidden(struct nt_finder *f, uint32_t index,
       const uint32_t call = member->call[p - member->first];
       if (call == NT_NONE || !nt_call_outstanding(f->job, member->rank, call))
         continue;
-      nt_stuck_note(f, stuck, member->rank, call);
+      if (p > told)
+        nt_stuck_note(f, stuck, member->rank, call);
       break;
     }
   }
