@@ -67,6 +67,8 @@ int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_d
 /* The same from that position on, where it is known that differences in front of it came to nothing. */
 int nt_align_from(const struct nt_job *job, struct nt_joint *joint, uint32_t from,
                   struct nt_divergence *out);
+/* Finished operations behind a difference that show that it did not stop the job. */
+#define NT_PASSED_CALLS 16
 /* Sets a difference aside that the job went past (align_past.c): *past becomes the first of them, *now the first that is none, or
  * nothing. Returns 0 or a negative enum nt_err; free both either way. */
 int nt_align_go_past(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *past,

@@ -9,8 +9,7 @@
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
 
-/* Finished calls, or time, behind a difference that show that it did not stop the job. */
-#define PASSED_CALLS 16
+/* Between the calls at a difference and at what is unfinished: shows that it did not stop the job. */
 #define PASSED_NS INT64_C(1000000000)
 /* Of more differences than these only the last ones are looked at. */
 enum { MOST = 64 };
@@ -53,7 +52,7 @@ static bool is_past(const struct nt_job *job, const struct nt_joint *joint,
       return false;
     long_ago &= at && next && next->enter_ns - at->enter_ns > PASSED_NS;
   }
-  return long_ago || first > position + PASSED_CALLS;
+  return long_ago || first > position + NT_PASSED_CALLS;
 }
 
 int nt_align_go_past(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *past,
@@ -62,8 +61,8 @@ int nt_align_go_past(const struct nt_job *job, struct nt_joint *joint, struct nt
   int status = 0;
   for (uint32_t i = 0; !status && is_past(job, joint, now, first); i++) {
     uint32_t from = now->position + 1;
-    if (i >= MOST && first > from + PASSED_CALLS)
-      from = first - PASSED_CALLS;
+    if (i >= MOST && first > from + NT_PASSED_CALLS)
+      from = first - NT_PASSED_CALLS;
     if (i)
       nt_divergence_free(now);
     else
