@@ -314,7 +314,7 @@ static int judge(struct nt_knot *knot) {
   finding->joint = stuck->joint;
   finding->fn = message && stuck->kind != NT_STUCK_DEVICE
                     ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
-                    : function_at(knot, stuck, seq);
+                    : function_at(knot, stuck, message ? 0 : seq);
   finding->seq = seq && !message ? seq : stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;

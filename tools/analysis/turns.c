@@ -125,7 +125,7 @@ static void measure(const struct steps *steps, uint32_t length, uint32_t low,
 static uint32_t lacking(const struct steps *steps, struct stretch turn, uint32_t d) {
   const struct step *list = steps->list, *next = &list[d - turn.length];
   const uint32_t rest = steps->count - d;
-  for (uint32_t k = 1; k < turn.length && rest <= turn.length; k++) {
+  for (uint32_t k = 1; k < turn.length && rest < 2 * turn.length; k++) {
     uint32_t j = 0;
     while (j < rest && list[d + j].what == next[(k + j) % turn.length].what)
       j++;

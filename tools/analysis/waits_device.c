@@ -305,6 +305,14 @@ static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct 
   return NULL;
 }
 
+/* Some member has not called the collective. */
+static bool lacks_members(const struct nt_finder *f, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  const uint32_t joint = call->view == NT_NONE ? NT_NONE : f->job->places[rank][call->view].joint;
+  return joint != NT_NONE && nt_fn_is_collective(call->fn) && nt_call_counts(call) &&
+         call->seq > f->unfinished[joint].low;
+}
+
 /* The other side's host has not handed the message over: it did not call, or is inside the call. */
 static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p, uint32_t rank,
                              uint32_t index) {
@@ -330,7 +338,7 @@ static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p
                                                              .is_send = sends}) != NULL;
 }
 
-/* Another message of its group waits for its other side: a host that is in the end of the group hands none over
+/* Another operation of its group waits for its other side, or for a member: a host that is in the end of the group hands none over
  * before, and the device has the group finished as a whole. */
 static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                                  const struct nt_p2p_end *end) {
@@ -345,7 +353,8 @@ static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p 
   for (uint32_t i = first; i < rank->call_count && rank->calls[i].group == own->group &&
                            rank->calls[i].thread == own->thread;
        i++)
-    if (i != end->call && lacks_other_side(f, p2p, end->rank, i))
+    if (i != end->call &&
+        (lacks_other_side(f, p2p, end->rank, i) || lacks_members(f, end->rank, i)))
       return true;
   return false;
 }
