@@ -278,6 +278,8 @@ static int judge(struct nt_knot *knot) {
     return tell_stray(knot, stray, NULL, finding);
   if (open && !status)
     stuck = nt_knot_blame_by_past(knot, &last, finding, &seq, &status);
+  if (open && !status && !stuck)
+    stuck = nt_knot_blame_by_groups(knot, finding, &status);
   bool skipped = stuck != NULL;
   stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
   if (stray)
