@@ -35,6 +35,31 @@ run --max-calls 120000 "$work/hang"
 [ $? = 1 ] && [ "$(findings)" = "$(tail -n 1 <<<"$all")" ] && ! grep -qF -- "--max-calls" "$work/out"
 check "where the last calls decide no more are read, however many there are" $? "$(findings)"
 
+# Rank 0 passes another count half-way, of which nothing comes; at the end somebody skips, crosses or stops.
+for fault in skip=30 skip=3 cross=17 stop=0 stall=9; do
+  rank=${fault#*=} position='' other=''
+  traces "$fault" 8 2 2 2 1200 $fault other=0
+  { read -r position; read -r other; } <"$work/$fault.positions"
+  case $fault in
+  skip*) wanted="missing (likely): rank $rank never called AllReduce $position on tp" ;;
+  cross*) wanted="cycle (certain): ranks 0-24,26-31 wait for each other across communicators, first in AllReduce $position on tp" ;;
+  stop*) wanted="missing (certain): rank $rank never called AllReduce $position on tp" ;;
+  *) wanted="stalled (certain): all members called AllReduce $position on tp alike" ;;
+  esac
+  run "$work/$fault"
+  [ $? = 1 ] && grep -qF "mismatch (certain): rank 0 passed count 8388609, the others 8388608, to AllReduce $other on tp" "$work/out" &&
+    grep -qF "$wanted" "$work/out" && grep -qF "it holds nobody up: all members finished it, and" "$work/out"
+  check "another count half-way, of which nothing came, does not hide $fault" $? "$(head -n 3 "$work/out")"
+done
+
+# The same where a digest no longer has the calls that differ.
+traces hidden 4 2 2 1 200000 stop=9 other=0 size=1048576
+mkdir "$work/digests" && "$build/nccltrace" digest -o "$work/digests" "$work/hidden" >/dev/null
+run "$work/digests"
+[ $? = 1 ] && grep -qF "missing (certain): rank 9 never called AllReduce $(head -n 1 "$work/hidden.positions") on tp" "$work/out" &&
+  grep -q '^undecided: ranks 0 and 1 first differ on tp between operations .* those calls are no longer in the traces' "$work/out"
+check "nor do calls that differ and are no longer there" $? "$(head -n 3 "$work/out")"
+
 same=0
 for calls in 0 -3 x 12x ""; do
   run --max-calls "$calls" "$work/hang"

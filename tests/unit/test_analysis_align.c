@@ -56,6 +56,49 @@ static void the_first_difference_is_found_behind_equal_calls(void **state) {
   done();
 }
 
+static void a_difference_that_devices_went_past_is_set_aside(void **state) {
+  (void)state;
+  struct nt_divergence past = {0};
+  uint32_t a = start(4);
+  for (unsigned i = 0; i < 60; i++)
+    for (uint32_t r = 0; r < 4; r++) {
+      if (i == 50 && r == 1)
+        continue; /* skips */
+      const bool other = (i == 10 || i == 20) && r == 2;
+      job_call(&j, r, a, NT_FN_AllReduce,
+               other    ? 9
+               : i < 50 ? 8
+                        : 10 + i)
+          ->progress = i < 50 ? NT_PROGRESS_FINISHED : NT_PROGRESS_REACHED;
+    }
+  align();
+  assert_int_equal(divergence.position, 11);
+  assert_int_equal(nt_align_go_past(&job, &job.joints[0], &past, &divergence), 0);
+  assert_int_equal(past.position, 11);
+  assert_int_equal(past.later, 39);
+  assert_int_equal(past.deviations[0].member, 2);
+  assert_int_equal(divergence.position, 51);
+  assert_int_equal(divergence.deviations[0].member, 1);
+  assert_int_equal(divergence.deviations[0].edit.how, NT_EDIT_SKIPPED);
+  nt_divergence_free(&past);
+  done();
+}
+
+static void a_difference_that_hosts_alone_went_past_stays(void **state) {
+  (void)state;
+  struct nt_divergence past = {0};
+  uint32_t a = start(4);
+  for (unsigned i = 0; i < 60; i++)
+    for (uint32_t r = 0; r < 4; r++)
+      job_call(&j, r, a, NT_FN_AllReduce, i == 10 && r == 2 ? 9 : 8)->progress =
+          i < 12 ? NT_PROGRESS_FINISHED : NT_PROGRESS_REACHED;
+  align();
+  assert_int_equal(nt_align_go_past(&job, &job.joints[0], &past, &divergence), 0);
+  assert_int_equal(past.position, 0);
+  assert_int_equal(divergence.position, 11);
+  done();
+}
+
 static void each_member_that_deviates_has_its_own_story(void **state) {
   (void)state;
   uint32_t a = start(5);
@@ -159,6 +202,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(one_that_is_behind_does_not_differ),
       TEST(the_first_difference_is_found_behind_equal_calls),
+      TEST(a_difference_that_devices_went_past_is_set_aside),
+      TEST(a_difference_that_hosts_alone_went_past_stays),
       TEST(each_member_that_deviates_has_its_own_story),
       TEST(a_half_against_a_half_is_not_decided),
       TEST(groups_are_brought_into_one_order),

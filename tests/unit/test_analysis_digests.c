@@ -58,6 +58,47 @@ static void a_short_digest_decides_nothing(void **state) {
   job_free(&j);
 }
 
+static void what_a_queue_carried_before_the_digest_tells_who_owes_the_next(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  const uint32_t comm = job_comm(&j, "A", "0-2");
+  for (uint32_t i = 0; i < 4; i++) {
+    job_send(&j, 0, comm, 1, 8);
+    job_recv(&j, 1, comm, 0, 8);
+  }
+  job_send(&j, 0, comm, 2, 8);
+  job_recv(&j, 2, comm, 0, 8);
+  job_recv(&j, 1, comm, 0, 8);
+  job_block(&j, 1);
+  leave_out(0, 4);
+  leave_out(1, 4);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_P2P);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_string_equal(set_text(&v->findings[0].blame), "0");
+  job_free(&j);
+}
+
+static void that_nothing_is_unfinished_is_not_said_of_a_short_digest(void **state) {
+  (void)state;
+  job_start(&j, 3);
+  const uint32_t comm = job_comm(&j, "A", "0-2");
+  for (uint32_t i = 0; i < 9; i++)
+    job_all(&j, comm, NT_FN_AllReduce, 8);
+  for (uint32_t r = 0; r < 3; r++) {
+    job_settle(&j);
+    for (uint32_t i = 0; i < job_rank(&j, r)->call_count; i++)
+      job_rank(&j, r)->calls[i].progress = NT_PROGRESS_FINISHED;
+    leave_out(r, 5);
+  }
+  job_pass(&j, 60000);
+  struct nt_verdict *v = job_judge(&j);
+  assert_int_equal(nt_verdict_class(v), NT_CLASS_OUTSIDE);
+  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
+  assert_true(says(&v->findings[0].evidence, "the digests of ranks 0-2 have too few calls"));
+  job_free(&j);
+}
+
 static void a_short_trace_of_which_nothing_is_left_out_decides(void **state) {
   (void)state;
   hang(5);
@@ -192,6 +233,8 @@ int main(void) {
       cmocka_unit_test(a_short_digest_decides_nothing),
       cmocka_unit_test(a_short_trace_of_which_nothing_is_left_out_decides),
       cmocka_unit_test(graphs_that_were_captured_before_the_digest_begins_decide_nothing),
+      cmocka_unit_test(what_a_queue_carried_before_the_digest_tells_who_owes_the_next),
+      cmocka_unit_test(that_nothing_is_unfinished_is_not_said_of_a_short_digest),
       cmocka_unit_test(sums_that_were_left_out_are_no_difference),
       cmocka_unit_test(a_device_is_to_blame_where_what_is_in_front_of_it_is_there),
       cmocka_unit_test(who_may_wait_for_what_was_left_out_is_not_to_blame),

@@ -198,6 +198,25 @@ static void a_split_whose_record_is_gone_is_not_missing(void **state) {
   }
 }
 
+/* Rank 1's abort never returns; finalize in its place waits for who did not call it. */
+static void an_abort_waits_for_no_member(void **state) {
+  (void)state;
+  for (int aborts = 0; aborts < 2; aborts++) {
+    job_start(&j, 3);
+    uint32_t a = job_comm(&j, "A", "0-2");
+    for (uint32_t r = 0; r < 3; r++)
+      job_call(&j, r, a, NT_FN_AllReduce, 8)->progress = NT_PROGRESS_FINISHED;
+    job_record(&j, 1, a, aborts ? NT_FN_CommAbort : NT_FN_CommFinalize, 0, -1);
+    job_block(&j, 1);
+    find_waits();
+    assert_non_null(stuck_on("A"));
+    assert_int_equal(stuck_on("A")->kind, NT_STUCK_TEARDOWN);
+    assert_int_equal(stuck_on("A")->waiters[0], 1);
+    assert_int_equal(stuck_on("A")->laggard_count, aborts ? 0 : 2);
+    done();
+  }
+}
+
 #define TEST(name) cmocka_unit_test(name)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -209,6 +228,7 @@ int main(void) {
       TEST(who_moves_is_not_waited_for),
       TEST(a_split_whose_record_is_gone_is_not_missing),
       TEST(nobody_is_behind_a_call_too_many),
+      TEST(an_abort_waits_for_no_member),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

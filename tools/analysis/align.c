@@ -60,12 +60,13 @@ static bool reorder_group(const struct nt_job *job, const struct nt_member *refe
   return true;
 }
 
-/* First position at which two members differ, 0 if none in what both have. */
+/* First position from `from` on at which two members differ, 0 if none in what both have. */
 static uint32_t first_difference(const struct nt_job *job, const struct nt_member *reference,
-                                 struct nt_member *member) {
+                                 struct nt_member *member, uint32_t from) {
   uint32_t low = reference->first > member->first ? reference->first : member->first;
   uint32_t high = reference->called < member->called ? reference->called : member->called;
   uint32_t settled = 0; /* groups up to here have been brought into order */
+  low = low && low < from ? from : low;
   for (uint32_t p = low; p <= high && p; p++) {
     uint64_t x = nt_align_signature(reference, p), y = nt_align_signature(member, p);
     if (x == y || !x || !y)
@@ -145,7 +146,7 @@ static void look_before(const struct nt_job *job, const struct nt_joint *joint,
   if (edit->how == NT_EDIT_ORDER || (edit->how == NT_EDIT_CHANGED && !divergence->decided))
     return;
   const struct nt_shift shift =
-      nt_anchors_shift(job, joint, divergence->reference, deviation->member);
+      nt_anchors_shift(job, joint, divergence->reference, deviation->member, divergence->from);
   if (!shift.position || shift.position >= divergence->position ||
       (edit->how != NT_EDIT_CHANGED && edit->how != shift.how))
     return;
@@ -436,7 +437,13 @@ static void look_behind(const struct nt_job *job, const struct nt_joint *joint, 
 }
 
 int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *out) {
+  return nt_align_from(job, joint, 1, out);
+}
+
+int nt_align_from(const struct nt_job *job, struct nt_joint *joint, uint32_t from,
+                  struct nt_divergence *out) {
   memset(out, 0, sizeof *out);
+  out->from = from;
   if (joint->member_count < 2)
     return 0;
   uint32_t reference = pick_reference(joint);
@@ -444,11 +451,12 @@ int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_d
   for (uint32_t i = 0; i < joint->member_count; i++) {
     if (i == reference)
       continue;
-    uint32_t p = first_difference(job, &joint->members[reference], &joint->members[i]);
+    uint32_t p = first_difference(job, &joint->members[reference], &joint->members[i], from);
     if (p && (!out->position || p < out->position))
       out->position = p;
   }
-  look_behind(job, joint, reference, out);
+  if (from == 1)
+    look_behind(job, joint, reference, out);
   if (out->hidden_high && (!out->position || out->position > out->hidden_high)) {
     out->reference = reference;
     return 0;

@@ -42,6 +42,8 @@ struct nt_vote {
 
 struct nt_divergence {
   uint32_t position;  /* 0: none */
+  uint32_t from;      /* looked for from this position on: the job went past those in front of it */
+  uint32_t later;     /* of one that the job went past: operations behind it that had finished */
   uint32_t reference; /* a member that stands for most */
   bool decided;       /* the reference has more voters than any other value */
   bool witnessed;     /* no votes: ranks of other communicators tell who is right */
@@ -62,6 +64,15 @@ struct nt_divergence {
 /* Compares all members of a joint. Reorders members' calls inside groups, so that equal ones stand at equal
  * positions. Returns 0 or a negative enum nt_err; free the result either way. */
 int nt_align_joint(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *out);
+/* The same from that position on, where it is known that differences in front of it came to nothing. */
+int nt_align_from(const struct nt_job *job, struct nt_joint *joint, uint32_t from,
+                  struct nt_divergence *out);
+/* Finished operations behind a difference that show that it did not stop the job. */
+#define NT_PASSED_CALLS 16
+/* Sets a difference aside that the job went past (align_past.c): *past becomes the first of them, *now the first that is none, or
+ * nothing. Returns 0 or a negative enum nt_err; free both either way. */
+int nt_align_go_past(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *past,
+                     struct nt_divergence *now);
 void nt_divergence_free(struct nt_divergence *divergence);
 
 /* The running sum behind a position, if the rank still has it. */

@@ -268,11 +268,12 @@ static struct nt_shift shift_by(const struct marks *reference, const struct mark
 }
 
 struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint *joint,
-                                 uint32_t reference, uint32_t member) {
+                                 uint32_t reference, uint32_t member, uint32_t from) {
   const struct nt_member *a = &joint->members[reference], *b = &joint->members[member];
   struct nt_shift best = {0};
   struct marks of_a = {0}, of_b = {0};
   uint32_t low = a->first > b->first ? a->first : b->first;
+  low = low && low < from ? from : low;
   if (!low || low > a->called || low > b->called)
     return best;
   int status = make_marks(job, joint, a, b, low, &of_a);
@@ -323,8 +324,8 @@ static bool is_at_its_own_line(const struct nt_job *job, const struct nt_joint *
 /* Adds what one member ahead tells; false if it contradicts. That one call was made elsewhere, or that one wait came
  * in between, may be a branch; that nothing behind it fits is none. */
 static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, uint32_t reference,
-                      uint32_t member, uint32_t last, struct nt_shift *found) {
-  const struct nt_shift shift = nt_anchors_shift(job, joint, reference, member);
+                      uint32_t member, uint32_t last, uint32_t from, struct nt_shift *found) {
+  const struct nt_shift shift = nt_anchors_shift(job, joint, reference, member, from);
   if (shift.how != NT_EDIT_EXTRA || !shift.position ||
       shift.run > joint->members[member].called + 1 - last ||
       (found->position && found->position != shift.position) || shift.anchor == NT_ANCHOR_COUNT)
@@ -337,18 +338,19 @@ static bool add_extra(const struct nt_job *job, const struct nt_joint *joint, ui
 }
 
 struct nt_shift nt_anchors_extra(const struct nt_job *job, const struct nt_joint *joint,
-                                 uint32_t last) {
+                                 uint32_t last, uint32_t from) {
   const struct nt_shift none = {0};
   struct nt_shift found = none;
   const uint32_t reference = member_behind(joint, last);
   if (reference == NT_NONE)
     return none;
   for (uint32_t i = 0; i < joint->member_count; i++)
-    if (joint->members[i].called >= last && !add_extra(job, joint, reference, i, last, &found))
+    if (joint->members[i].called >= last &&
+        !add_extra(job, joint, reference, i, last, from, &found))
       return none;
   for (uint32_t i = 0; i < joint->member_count; i++)
     if (i != reference && joint->members[i].called < last &&
-        nt_anchors_shift(job, joint, reference, i).position)
+        nt_anchors_shift(job, joint, reference, i, from).position)
       return none; /* those behind are not alike */
   return found;
 }

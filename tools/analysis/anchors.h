@@ -32,14 +32,14 @@ struct nt_shift {
   uint32_t otherwise; /* the latter by another kind of anchor */
 };
 
-/* Where `member` left the sequence of `reference`, both indices into the joint's members. */
+/* Where `member` left the sequence of `reference`, both indices into the joint's members, of positions from `from` on. */
 struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint *joint,
-                                 uint32_t reference, uint32_t member);
+                                 uint32_t reference, uint32_t member, uint32_t from);
 
 /* Most members with a trace have made all calls but `last`, and a minority waits there: is it left over from a call too many
  * that these made? Tells where it was, in all of them; position 0 if that is not so. */
 struct nt_shift nt_anchors_extra(const struct nt_job *job, const struct nt_joint *joint,
-                                 uint32_t last);
+                                 uint32_t last, uint32_t from);
 
 /* "by the buffers they use" */
 const char *nt_anchor_text(enum nt_anchor anchor);

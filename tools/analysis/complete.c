@@ -458,7 +458,7 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     drop_told_twice(inquiry, finding);
     if (!status)
       status = fill_stands(inquiry, finding);
-    if (!status)
+    if (!status && !finding->past)
       status = nt_say_chain(inquiry, finding);
     nt_say_dumps(inquiry, finding);
     say_blocked(inquiry, finding);

@@ -108,7 +108,8 @@ static bool is_concerned(const struct nt_inquiry *inquiry, const struct nt_findi
                          uint32_t r) {
   const int32_t world = inquiry->job->model->ranks[r].world;
   if (accuses(inquiry, finding, r) ||
-      (world >= 0 && nt_rank_set_has(&finding->waiting, (uint32_t)world)))
+      (world >= 0 && nt_rank_set_has(&finding->waiting, (uint32_t)world)) ||
+      finding->class == NT_CLASS_OUTSIDE) /* that nothing is unfinished is said of all */
     return true;
   if (finding->joint == NT_NONE)
     return false;

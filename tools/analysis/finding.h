@@ -66,7 +66,9 @@ struct nt_finding {
   uint32_t
       thread;    /* of the process to blame, that which lacks the call; 0: it holds one rank only */
   bool was_done; /* whom it blames had finished its own part of the operation */
-  bool open_end; /* whom it waits for is not known: another finding may be the cause */
+  bool acquitted; /* whom it names may well be right: once the summary is said, nobody is blamed */
+  bool past;      /* the job went on behind it: it holds nobody up */
+  bool open_end;  /* whom it waits for is not known: another finding may be the cause */
   struct nt_culprit *culprits; /* by world rank; as many as are blamed, at most NT_CULPRITS_MAX */
   uint32_t culprit_count;
   struct nt_culprit *stands; /* where nobody is to blame: where ranks are, if they have a stack */

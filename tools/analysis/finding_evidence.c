@@ -106,8 +106,10 @@ static void group_line(struct nt_lines *lines, uint32_t first) {
       lines->line[kept++] = lines->line[i];
   }
   lines->count = kept;
+  const bool waits = !strncmp(rest, " waits ", 7);
   if (nt_rank_set_count(&who) > 1 &&
-      asprintf(&line, "%s%s", nt_describe_ranks(text, sizeof text, &who), rest) >= 0) {
+      asprintf(&line, "%s%s%s", nt_describe_ranks(text, sizeof text, &who), waits ? " wait " : "",
+               rest + (waits ? 7 : 0)) >= 0) {
     free(lines->line[first]);
     lines->line[first] = line;
   }

@@ -45,6 +45,13 @@ struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class cla
   return finding;
 }
 
+bool nt_inquiry_explains(const struct nt_inquiry *inquiry) {
+  for (uint32_t i = 0; i < inquiry->verdict->count; i++)
+    if (!inquiry->verdict->findings[i].past)
+      return true;
+  return false;
+}
+
 void nt_finding_say(struct nt_finding *finding, const char *format, ...) {
   va_list arguments;
   free(finding->summary);

@@ -12,6 +12,7 @@ struct nt_inquiry {
   struct nt_job *job;
   struct nt_freeze *freeze;
   struct nt_divergence *divergences; /* by joint */
+  struct nt_divergence *past; /* by joint: the first difference that the job went past, if any */
   struct nt_p2p p2p;
   struct nt_creations creations;
   struct nt_waits waits;
@@ -22,6 +23,8 @@ struct nt_inquiry {
 struct nt_finding *nt_inquiry_add(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
 /* The same among the warnings. */
 struct nt_finding *nt_inquiry_warn(struct nt_inquiry *inquiry, enum nt_class class, uint32_t joint);
+/* Something was found that holds the job up: a difference that it went past does not. */
+bool nt_inquiry_explains(const struct nt_inquiry *inquiry);
 /* Sets the summary. */
 void nt_finding_say(struct nt_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -348,7 +348,7 @@ static int tell_stall(struct nt_inquiry *inquiry, const struct nt_stuck *stuck) 
 /* The oldest of those that wait for nothing else that is known; where there is none such, the oldest. */
 int nt_judge_stalls(struct nt_inquiry *inquiry) {
   const struct nt_stuck *found = NULL;
-  for (uint32_t i = 0; i < inquiry->waits.count && !inquiry->verdict->count; i++) {
+  for (uint32_t i = 0; i < inquiry->waits.count && !nt_inquiry_explains(inquiry); i++) {
     const struct nt_stuck *stuck = &inquiry->waits.list[i];
     bool all = stuck->kind == NT_STUCK_DEVICE ||
                (stuck->kind == NT_STUCK_REPLAY && !stuck->laggard_count && !stuck->leaver_count);

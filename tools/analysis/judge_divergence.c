@@ -79,7 +79,7 @@ static int fill_waiting(struct nt_inquiry *inquiry, struct nt_finding *finding,
     bool named = exactly ? nt_call_signature(call) == nt_call_signature(exactly)
                          : nt_fn_canonical(call->fn) == nt_fn_canonical(finding->fn);
     uint32_t index = member->call[divergence->position - member->first];
-    if ((blamed && !blamed_too) || !named ||
+    if ((blamed && !blamed_too) || !named || divergence->later ||
         !nt_call_unfinished(inquiry->job, member->rank, index) ||
         inquiry->freeze->fates[member->rank].kind != NT_FATE_ALIVE)
       continue;
@@ -345,15 +345,16 @@ static void say_other_call(struct nt_inquiry *inquiry, const struct nt_divergenc
                    waiting);
 }
 
-static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt_vote *vote,
+static int tell_vote(struct nt_inquiry *inquiry, uint32_t index,
+                     const struct nt_divergence *divergence, const struct nt_vote *vote,
                      struct nt_rank_set *told) {
-  const struct nt_divergence *divergence = &inquiry->divergences[index];
   struct nt_finding *finding = nt_inquiry_add(inquiry, NT_CLASS_MISMATCH, index);
   struct nt_rank_set minority = {0};
   if (!finding)
     return -NT_ERR_MEMORY;
   finding->field = nt_field_name(vote->field);
   finding->seq = divergence->position;
+  finding->past = divergence->later != 0;
   finding->confidence = vote->decided ? NT_CERTAIN : NT_UNDECIDED;
   int status = fill_vote(inquiry, divergence, vote, finding, &minority);
   if (!status)
@@ -374,6 +375,11 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
                    finding->field, place, waiting);
   if (!status)
     status = say_votes(inquiry, divergence, finding);
+  if (finding->past)
+    nt_lines_add(&finding->evidence,
+                 "it holds nobody up: all members finished it, and %u later operation%s of the "
+                 "communicator",
+                 divergence->later, divergence->later == 1 ? "" : "s");
   for (uint32_t w = nt_rank_set_next(&minority, 0); w < NT_RANK_MAX && !status;
        w = nt_rank_set_next(&minority, w + 1))
     status = nt_rank_set_add(told, w);
@@ -382,8 +388,8 @@ static int tell_vote(struct nt_inquiry *inquiry, uint32_t index, const struct nt
 }
 
 /* One finding for each field that has a minority of its own; one undecided field says it all. */
-static int judge_changed(struct nt_inquiry *inquiry, uint32_t index) {
-  const struct nt_divergence *divergence = &inquiry->divergences[index];
+static int judge_changed(struct nt_inquiry *inquiry, uint32_t index,
+                         const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &inquiry->job->joints[index];
   struct nt_rank_set told = {0};
   enum nt_field after = NT_FIELD_NONE;
@@ -397,7 +403,7 @@ static int judge_changed(struct nt_inquiry *inquiry, uint32_t index) {
       fresh |= world < 0 || !nt_rank_set_has(&told, (uint32_t)world);
     }
     if (!status && fresh)
-      status = tell_vote(inquiry, index, &vote, &told);
+      status = tell_vote(inquiry, index, divergence, &vote, &told);
     after = vote.field == NT_FIELD_NONE || !vote.decided ? NT_FIELD_LIMIT - 1 : vote.field;
     free(vote.minority);
   }
@@ -456,8 +462,10 @@ static int judge_hidden(struct nt_inquiry *inquiry, uint32_t index) {
 int nt_judge_divergences(struct nt_inquiry *inquiry) {
   int status = 0;
   for (uint32_t i = 0; i < inquiry->job->joint_count && !status; i++) {
-    const struct nt_divergence *divergence = &inquiry->divergences[i];
-    if (divergence->hidden_high)
+    const struct nt_divergence *divergence = &inquiry->divergences[i], *past = &inquiry->past[i];
+    if (past->position)
+      status = judge_changed(inquiry, i, past);
+    if (divergence->hidden_high && !status)
       status = judge_hidden(inquiry, i);
     if (!divergence->position || divergence->hidden_high)
       continue;
@@ -472,7 +480,7 @@ int nt_judge_divergences(struct nt_inquiry *inquiry) {
         status = judge_story(inquiry, i, j, done);
     }
     if (changed && !status)
-      status = judge_changed(inquiry, i);
+      status = judge_changed(inquiry, i, divergence);
     free(done);
   }
   return status;

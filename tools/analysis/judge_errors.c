@@ -139,7 +139,7 @@ static bool matters(const struct nt_inquiry *inquiry, uint32_t rank) {
 int nt_judge_errors(struct nt_inquiry *inquiry) {
   const struct nt_model *model = inquiry->job->model;
   uint32_t first = NT_NONE, first_call = NT_NONE;
-  if (inquiry->verdict->count)
+  if (nt_inquiry_explains(inquiry))
     return 0;
   for (uint32_t r = 0; r < model->rank_count; r++) {
     uint32_t call = matters(inquiry, r) ? nt_error_of(inquiry, r) : NT_NONE;

@@ -103,6 +103,14 @@ static enum nt_class classify(const struct nt_knot *knot) {
   return is_in_one_joint(knot) ? NT_CLASS_ORDER : NT_CLASS_CYCLE;
 }
 
+/* Some of it has not been called by all: that one of them left that out explains the knot as well as unlike orders do. */
+static bool lacks_calls(const struct nt_knot *knot) {
+  for (uint32_t i = 0; i < knot->stuck_count; i++)
+    if (nt_knot_stuck(knot, i)->laggard_count && nt_knot_stuck(knot, i)->kind != NT_STUCK_DEVICE)
+      return true;
+  return false;
+}
+
 static bool is_own_message(const struct nt_knot *knot, const struct nt_finding *finding,
                            const struct nt_stuck *named) {
   const struct nt_inquiry *inquiry = knot->inquiry;
@@ -270,6 +278,8 @@ static int judge(struct nt_knot *knot) {
     return tell_stray(knot, stray, NULL, finding);
   if (open && !status)
     stuck = nt_knot_blame_by_past(knot, &last, finding, &seq, &status);
+  if (open && !status && !stuck)
+    stuck = nt_knot_blame_by_groups(knot, finding, &status);
   bool skipped = stuck != NULL;
   stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
   if (stray)
@@ -306,11 +316,15 @@ static int judge(struct nt_knot *knot) {
   finding->joint = stuck->joint;
   finding->fn = message && stuck->kind != NT_STUCK_DEVICE
                     ? nt_p2p_call(inquiry->job, &inquiry->p2p.ends[stuck->item])->fn
-                    : function_at(knot, stuck, seq);
+                    : function_at(knot, stuck, message ? 0 : seq);
   finding->seq = seq && !message ? seq : stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  finding->confidence = !decided && lacks_voters(knot)                              ? NT_UNDECIDED
+  const bool either = open && !decided && lacks_calls(knot);
+  if (either)
+    nt_lines_add(&finding->evidence, "that one of them left a call out explains this as well as "
+                                     "that they took unlike orders");
+  finding->confidence = either || (!decided && lacks_voters(knot))                  ? NT_UNDECIDED
                         : sure && !seq && !extra && !voted && !(skipped && message) ? NT_CERTAIN
                                                                                     : NT_LIKELY;
   status = fill_waiting(knot, finding, stuck, message && (!skipped || !stuck->waiter_count));

@@ -217,7 +217,7 @@ int nt_judge_lost_messages(struct nt_inquiry *inquiry) {
   const struct nt_p2p_end *before = NULL;
   uint32_t told = 0;
   int status = 0;
-  if (inquiry->verdict->count)
+  if (nt_inquiry_explains(inquiry))
     return 0;
   for (uint32_t i = 0; i < inquiry->p2p.unmatched_count && told < TOLD && !status; i++) {
     const struct nt_p2p_end *end = &inquiry->p2p.ends[inquiry->p2p.unmatched[i]];

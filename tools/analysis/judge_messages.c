@@ -96,8 +96,10 @@ int nt_count_votes(const struct nt_inquiry *inquiry, const struct nt_p2p_end *en
   return 0;
 }
 
-/* Did the two ever exchange a message, in either direction? */
+/* Did the two ever exchange a message, in either direction? It may be gone from the records. */
 static bool have_talked(const struct nt_inquiry *inquiry, const struct nt_p2p_end *end) {
+  if (!end->signal && !end->is_send && end->seq > 1)
+    return true;
   for (uint32_t i = 0; i + 1 < inquiry->p2p.count; i++) {
     const struct nt_p2p_end *a = &inquiry->p2p.ends[i], *b = a + 1;
     bool same = a->source == end->source && a->destination == end->destination;

@@ -252,10 +252,10 @@ static int judge_quiet(struct nt_inquiry *inquiry) {
 }
 
 int nt_judge_outside(struct nt_inquiry *inquiry) {
-  if (inquiry->verdict->count)
+  if (nt_inquiry_explains(inquiry))
     return 0;
   int status = judge_lost(inquiry);
-  if (!status && !inquiry->verdict->count)
+  if (!status && !nt_inquiry_explains(inquiry))
     status = nt_judge_damaged(inquiry);
-  return status || inquiry->verdict->count ? status : judge_quiet(inquiry);
+  return status || nt_inquiry_explains(inquiry) ? status : judge_quiet(inquiry);
 }

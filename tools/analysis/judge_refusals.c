@@ -60,7 +60,7 @@ static int name_gone(struct nt_inquiry *inquiry, struct nt_finding *finding, uin
 int nt_judge_refusals(struct nt_inquiry *inquiry) {
   const struct nt_job *job = inquiry->job;
   uint32_t first = NT_NONE, first_call = NT_NONE;
-  if (inquiry->verdict->count || inquiry->freeze->why == NT_FREEZE_TOGETHER)
+  if (nt_inquiry_explains(inquiry) || inquiry->freeze->why == NT_FREEZE_TOGETHER)
     return 0;
   for (uint32_t r = 0; r < job->model->rank_count; r++) {
     uint32_t call = refusal_of(job, r, NT_NONE);

@@ -87,7 +87,7 @@ static int tell(struct nt_inquiry *inquiry, const uint32_t *sends, const uint32_
 
 int nt_judge_send_cycles(struct nt_inquiry *inquiry) {
   uint32_t ranks = inquiry->job->model->rank_count;
-  if (inquiry->verdict->count || !inquiry->p2p.count)
+  if (nt_inquiry_explains(inquiry) || !inquiry->p2p.count)
     return 0;
   uint32_t *sends = malloc(((size_t)ranks + 1) * sizeof *sends);
   uint32_t *next = malloc(((size_t)ranks + 1) * sizeof *next);

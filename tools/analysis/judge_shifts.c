@@ -24,6 +24,32 @@ static bool may_be_extra(const struct nt_joint *joint, uint32_t most) {
   return 2 * fewer >= joint->member_count;
 }
 
+/* The call at the line is the only one that was made there, by those ahead at one line, and no more than half are: for all that
+ * is known it is one too many. */
+static bool is_at_new_line(const struct nt_inquiry *inquiry, const struct nt_stuck *stuck) {
+  const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
+  uint32_t at = 0, ahead = 0, there = 0;
+  if (!may_be_extra(joint, stuck->seq))
+    return false;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_call *own = nt_member_call(inquiry->job, &joint->members[i], stuck->seq);
+    if (joint->members[i].called < stuck->seq)
+      continue;
+    if (!own || !own->at || (at && own->at != at))
+      return false;
+    at = own->at;
+    ahead++;
+  }
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_model_rank *rank = nt_member_rank(inquiry->job, &joint->members[i]);
+    if (rank->overwritten || rank->lost || rank->cut)
+      return false;
+    for (uint32_t c = 0; c < rank->call_count; c++)
+      there += rank->calls[c].at == at;
+  }
+  return ahead && there == ahead;
+}
+
 void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, uint32_t rank,
                        const struct nt_stuck *stuck) {
   const struct nt_joint *joint = &inquiry->job->joints[stuck->joint];
@@ -39,7 +65,16 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
   }
   if (laggard == NT_NONE || reference == NT_NONE)
     return;
-  const struct nt_shift shift = nt_anchors_shift(inquiry->job, joint, reference, laggard);
+  if (finding->class == NT_CLASS_LEFT && finding->confidence == NT_CERTAIN &&
+      is_at_new_line(inquiry, stuck)) {
+    finding->confidence = NT_UNDECIDED;
+    nt_lines_add(&finding->evidence,
+                 "nobody had called from that line before: rank %d's #%u may be one too many, and "
+                 "then nobody left early",
+                 nt_member_rank(inquiry->job, &joint->members[reference])->world, stuck->seq);
+  }
+  const struct nt_shift shift = nt_anchors_shift(inquiry->job, joint, reference, laggard,
+                                                 inquiry->divergences[stuck->joint].from);
   const struct nt_model_call *call =
       nt_member_call(inquiry->job, &joint->members[reference], shift.position);
   if (!call || shift.how != NT_EDIT_SKIPPED ||
@@ -58,6 +93,7 @@ void nt_refine_missing(struct nt_inquiry *inquiry, struct nt_finding *finding, u
   if (finding->class == NT_CLASS_LEFT && finding->confidence == NT_CERTAIN &&
       may_be_extra(joint, joint->members[reference].called)) {
     finding->confidence = NT_UNDECIDED;
+    finding->acquitted = true;
     nt_lines_add(&finding->evidence, "or rank %d's #%u is one too many: then nobody left early",
                  nt_member_rank(inquiry->job, &joint->members[reference])->world, shift.position);
   }

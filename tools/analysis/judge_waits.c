@@ -499,8 +499,12 @@ static int judge_ranks(struct nt_inquiry *inquiry) {
     nt_refine_missing(inquiry, finding, blame->rank, &inquiry->waits.list[blame->stuck]);
     say_others(inquiry, finding, &blames[i], n, picked);
   }
-  for (uint32_t i = before; i < inquiry->verdict->count && !status; i++)
-    say_culprit(inquiry, &inquiry->verdict->findings[i], &inquiry->waits.list[stuck_of[i]]);
+  for (uint32_t i = before; i < inquiry->verdict->count && !status; i++) {
+    struct nt_finding *finding = &inquiry->verdict->findings[i];
+    say_culprit(inquiry, finding, &inquiry->waits.list[stuck_of[i]]);
+    if (finding->acquitted)
+      nt_rank_set_free(&finding->blame);
+  }
   free(blames);
   free(by_stuck);
   free(stuck_of);

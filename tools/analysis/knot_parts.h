@@ -67,7 +67,11 @@ const struct nt_stuck *nt_knot_blame_by_witnesses(const struct nt_knot *knot,
  * rank. */
 const struct nt_stuck *nt_knot_blame_by_passages(const struct nt_knot *knot,
                                                  struct nt_finding *finding, int *status);
-/* Where messages of one communicator and a collective wait for each other: blames those who took the other order than a
+/* The same by what the groups of all others hold that belong to the same collective (knot_groups.c): who left a message out of
+ * its group, or made one too many in it. */
+const struct nt_stuck *nt_knot_blame_by_groups(const struct nt_knot *knot,
+                                               struct nt_finding *finding, int *status);
+/* Where messages, of one communicator or of several of one size, and a collective wait for each other: blames those who took the other order than a
  * strict majority, those without a trace counted against it, and returns the operation that they owe, or their own message
  * if that is one too many. NULL if there is no majority. True in *skipped: their past says so. */
 const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,

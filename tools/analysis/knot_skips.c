@@ -142,13 +142,26 @@ static const struct nt_stuck *blame_skippers(const struct nt_knot *knot, struct 
   return found;
 }
 
+/* It made the message only after the call that comes behind it in its turns: the next turn's, which took the place of the one that it
+ * left out. */
+static bool made_late(const struct nt_knot *knot, const struct nt_departure *departure,
+                      const struct nt_stuck *stuck, uint32_t seq) {
+  const struct nt_p2p_end *own = stuck->kind == NT_STUCK_DEVICE && nt_stuck_is_message(stuck)
+                                     ? nt_knot_end_of(knot, stuck, departure->rank)
+                                     : NULL;
+  return own && own->seq >= seq &&
+         nt_p2p_call(knot->inquiry->job, own)->enter_ns > departure->turn.at_ns;
+}
+
 /* The step that it left out, if it lacks that operation; NULL. */
 static const struct nt_turn_step *left_out(const struct nt_knot *knot,
                                            const struct nt_departure *departure,
                                            const struct nt_stuck *stuck) {
   const uint64_t kind = kind_of(knot, stuck, departure->rank);
   for (uint32_t i = 0; i < departure->turn.left_out_count; i++)
-    if (departure->turn.left_out[i].kind == kind && lacks(knot, departure->rank, stuck))
+    if (departure->turn.left_out[i].kind == kind &&
+        (lacks(knot, departure->rank, stuck) ||
+         made_late(knot, departure, stuck, departure->turn.left_out[i].seq)))
       return &departure->turn.left_out[i];
   return NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Votes where messages of one communicator and a collective wait for each other.
+ * Votes where messages and a collective wait for each other. The messages are of one communicator, or of several of one size,
+ * as where each two stages of a pipeline have their own.
  *
  * Each rank has messages of its own there, so that no operation of the knot is common to all. Who has made the collective
  * and owes a message of the knot took the other order than who stands in one. The others tell by how many messages
@@ -15,7 +16,8 @@
 
 struct step {
   const struct nt_stuck *collective;
-  uint32_t joint; /* of the messages */
+  uint32_t joint; /* of the messages; NT_NONE: of several */
+  int32_t size;   /* of these */
   uint32_t
       count; /* of the owed message in its queue, since the collective before; 0 if they differ */
 };
@@ -31,21 +33,32 @@ struct part {
 
 enum choice { NO_VOTE, MESSAGE, COLLECTIVE };
 
-/* Messages of one communicator, and one collective. */
+/* Messages, and one collective. */
 static bool find_step(const struct nt_knot *knot, struct step *step) {
+  const struct nt_joint *joints = knot->inquiry->job->joints;
+  uint32_t messages = 0;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const struct nt_stuck *stuck = nt_knot_stuck(knot, i);
     if (!nt_stuck_is_message(stuck)) {
       if (step->collective || !nt_stuck_is_collective(stuck) || stuck->kind == NT_STUCK_REPLAY)
         return false;
       step->collective = stuck;
-    } else if (step->joint == NT_NONE) {
+    } else if (!messages++) {
       step->joint = stuck->joint;
-    } else if (stuck->joint != step->joint) {
+      step->size = joints[stuck->joint].size;
+    } else if (joints[stuck->joint].size != step->size) {
       return false;
+    } else if (stuck->joint != step->joint) {
+      step->joint = NT_NONE;
     }
   }
-  return step->collective && step->joint != NT_NONE;
+  if (step->size == 2) /* a pair's own: nobody else could vote */
+    step->joint = NT_NONE;
+  return step->collective && messages;
+}
+
+static bool is_of_step(const struct nt_job *job, const struct step *step, uint32_t joint) {
+  return step->joint == NT_NONE ? job->joints[joint].size == step->size : joint == step->joint;
 }
 
 static void read_moments(const struct nt_knot *knot, const struct step *step, struct part *parts) {
@@ -155,7 +168,7 @@ static void compare_queues(const struct nt_inquiry *inquiry, const struct step *
   struct common common = {NT_NONE, NT_NONE};
   for (uint32_t i = 0; i < p2p->count && step->count; i++) {
     const struct nt_p2p_end *end = &p2p->ends[i];
-    if (end->joint != step->joint || end->signal)
+    if (!is_of_step(inquiry->job, step, end->joint) || end->signal)
       continue;
     const struct part *part = &parts[end->rank];
     const int64_t ns = nt_p2p_call(inquiry->job, end)->enter_ns;
@@ -262,9 +275,11 @@ static const struct nt_stuck *decide(const struct nt_knot *knot, const struct st
   for (uint32_t r = 0; r < job->model->rank_count; r++)
     votes[choose(&parts[r])]++;
   if (nt_rank_set_count(&knot->inquiry->verdict->missing)) {
-    const uint32_t a = job->joints[step->joint].absent,
-                   b = job->joints[step->collective->joint].absent;
-    absent = a > b ? a : b;
+    uint32_t without = 0;
+    for (uint32_t i = 0; i < job->joint_count; i++)
+      without += is_of_step(job, step, i) ? job->joints[i].absent : 0;
+    absent = job->joints[step->collective->joint].absent;
+    absent = without > absent ? without : absent;
   }
   const enum choice common = votes[MESSAGE] > votes[COLLECTIVE] ? MESSAGE : COLLECTIVE,
                     other = common == MESSAGE ? COLLECTIVE : MESSAGE;

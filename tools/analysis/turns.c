@@ -121,11 +121,12 @@ static void measure(const struct steps *steps, uint32_t length, uint32_t low,
   }
 }
 
-/* How many steps in front of `d`, put in, make the rest go on in turns; 0: none do. */
+/* How many steps in front of `d`, put in, make the rest, less than two turns, go on in turns; 0: none do. What took the place of
+ * a message that was left out is one turn behind it. */
 static uint32_t lacking(const struct steps *steps, struct stretch turn, uint32_t d) {
   const struct step *list = steps->list, *next = &list[d - turn.length];
   const uint32_t rest = steps->count - d;
-  for (uint32_t k = 1; k < turn.length && rest <= turn.length; k++) {
+  for (uint32_t k = 1; k < turn.length && rest < 2 * turn.length; k++) {
     uint32_t j = 0;
     while (j < rest && list[d + j].what == next[(k + j) % turn.length].what)
       j++;

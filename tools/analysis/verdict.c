@@ -17,10 +17,12 @@
 #include "cli/text.h"
 
 static void free_divergences(struct nt_inquiry *inquiry) {
-  for (uint32_t i = 0; inquiry->divergences && i < inquiry->job->joint_count; i++)
+  for (uint32_t i = 0; inquiry->divergences && i < inquiry->job->joint_count; i++) {
     nt_divergence_free(&inquiry->divergences[i]);
-  free(inquiry->divergences);
-  inquiry->divergences = NULL;
+    nt_divergence_free(&inquiry->past[i]);
+  }
+  free(inquiry->divergences); /* both */
+  inquiry->divergences = inquiry->past = NULL;
 }
 
 static int align(void *ctx, uint32_t i) {
@@ -35,19 +37,28 @@ static int settle_moved(void *ctx, uint32_t i) {
   return nt_moved_settle(job, &job->joints[i], &inquiry->divergences[i]);
 }
 
+static int go_past(void *ctx, uint32_t i) {
+  struct nt_inquiry *inquiry = ctx;
+  struct nt_job *job = inquiry->job;
+  return nt_align_go_past(job, &job->joints[i], &inquiry->past[i], &inquiry->divergences[i]);
+}
+
 /* Sequences, differences and messages up to the cut. */
 static int compare(struct nt_inquiry *inquiry) {
   struct nt_job *job = inquiry->job;
   free_divergences(inquiry);
   nt_p2p_free(&inquiry->p2p);
   int status = nt_sequences_build(job);
-  inquiry->divergences = calloc((size_t)job->joint_count + 1, sizeof *inquiry->divergences);
+  inquiry->divergences = calloc(2 * (size_t)job->joint_count + 1, sizeof *inquiry->divergences);
+  inquiry->past = inquiry->divergences ? inquiry->divergences + job->joint_count : NULL;
   if (!inquiry->divergences)
     status = -NT_ERR_MEMORY;
   if (!status)
     status = nt_each(job->joint_count, align, inquiry);
   if (!status)
     status = nt_each(job->joint_count, settle_moved, inquiry);
+  if (!status)
+    status = nt_each(job->joint_count, go_past, inquiry);
   return status ? status : nt_p2p_match(job, &inquiry->p2p);
 }
 

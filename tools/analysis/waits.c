@@ -226,11 +226,11 @@ static uint32_t first_held(const struct nt_job *job, const struct nt_joint *join
   return first;
 }
 
-/* Nobody is behind if it is left over from a call too many. */
-static void judge_extra(const struct nt_finder *f, struct nt_stuck *stuck) {
+/* Nobody is behind if it is left over from a call too many, from position `from` on. */
+static void judge_extra(const struct nt_finder *f, struct nt_stuck *stuck, uint32_t from) {
   if (stuck->moving)
     return;
-  stuck->extra = nt_anchors_extra(f->job, &f->job->joints[stuck->joint], stuck->seq);
+  stuck->extra = nt_anchors_extra(f->job, &f->job->joints[stuck->joint], stuck->seq, from);
   uint32_t position = 0;
   if (!stuck->extra.position)
     stuck->peers = nt_witnesses_lack(f->job, &f->job->joints[stuck->joint], stuck->seq, &position);
@@ -275,7 +275,7 @@ static int stuck_collective(struct nt_finder *f, uint32_t index,
     nt_stuck_note_front(f, stuck, joint);
   } else if (!blind) {
     nt_stuck_note_movement(f, stuck);
-    judge_extra(f, stuck);
+    judge_extra(f, stuck, divergence->from);
   }
   return 0;
 }

@@ -255,7 +255,8 @@ struct nt_unfinished *nt_stuck_unfinished(const struct nt_finder *f) {
 int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   const uint32_t low = f->unfinished[index].low, position = f->unfinished[index].first;
-  if (!position || position > low || divergence->hidden_high || divergence->mixed ||
+  if (!position || position > low || divergence->mixed ||
+      (divergence->hidden_high && !nt_stuck_is_past_hidden(f, index, divergence)) ||
       (divergence->position && nt_stuck_differs_from(divergence) <= position))
     return 0;
   if (joint->absent)
@@ -304,6 +305,14 @@ static const struct nt_p2p_end *find_end(const struct nt_p2p *p2p, const struct 
   return NULL;
 }
 
+/* Some member has not called the collective. */
+static bool lacks_members(const struct nt_finder *f, uint32_t rank, uint32_t index) {
+  const struct nt_model_call *call = &f->job->model->ranks[rank].calls[index];
+  const uint32_t joint = call->view == NT_NONE ? NT_NONE : f->job->places[rank][call->view].joint;
+  return joint != NT_NONE && nt_fn_is_collective(call->fn) && nt_call_counts(call) &&
+         call->seq > f->unfinished[joint].low;
+}
+
 /* The other side's host has not handed the message over: it did not call, or is inside the call. */
 static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p, uint32_t rank,
                              uint32_t index) {
@@ -329,7 +338,7 @@ static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p
                                                              .is_send = sends}) != NULL;
 }
 
-/* Another message of its group waits for its other side: a host that is in the end of the group hands none over
+/* Another operation of its group waits for its other side, or for a member: a host that is in the end of the group hands none over
  * before, and the device has the group finished as a whole. */
 static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                                  const struct nt_p2p_end *end) {
@@ -344,7 +353,8 @@ static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p 
   for (uint32_t i = first; i < rank->call_count && rank->calls[i].group == own->group &&
                            rank->calls[i].thread == own->thread;
        i++)
-    if (i != end->call && lacks_other_side(f, p2p, end->rank, i))
+    if (i != end->call &&
+        (lacks_other_side(f, p2p, end->rank, i) || lacks_members(f, end->rank, i)))
       return true;
   return false;
 }

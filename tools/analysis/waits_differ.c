@@ -7,29 +7,6 @@
 #include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
 
-/* Calls or time after a difference that show that it did not stop the job. */
-#define PASSED_CALLS 16
-#define PASSED_NS INT64_C(1000000000)
-
-/* The difference is behind everybody: the job went on with whatever came of it. */
-static bool has_passed(const struct nt_job *job, const struct nt_joint *joint, uint32_t position) {
-  int64_t first = INT64_MAX, last = 0;
-  for (uint32_t i = 0; i < joint->member_count; i++) {
-    const struct nt_member *member = &joint->members[i];
-    const struct nt_model_call *at = nt_member_call(job, member, position);
-    const struct nt_model_call *end = nt_member_call(job, member, member->called);
-    if (member->called <= position)
-      return false;
-    if (member->called >= position + PASSED_CALLS)
-      continue;
-    if (at && at->enter_ns < first)
-      first = at->enter_ns;
-    if (end && end->enter_ns > last)
-      last = end->enter_ns;
-  }
-  return first == INT64_MAX || last - first > PASSED_NS;
-}
-
 static bool only_changed(const struct nt_divergence *divergence) {
   for (uint32_t i = 0; i < divergence->deviation_count; i++)
     if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
@@ -69,7 +46,6 @@ static int stuck_divergence(struct nt_finder *f, uint32_t index,
   const struct nt_joint *joint = &f->job->joints[index];
   const uint32_t position = nt_stuck_differs_from(divergence), low = common_of(joint);
   const uint32_t last = nt_stuck_counts_behind(divergence, low) ? low : UINT32_MAX;
-  const bool passed = has_passed(f->job, joint, position);
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
@@ -79,25 +55,32 @@ static int stuck_divergence(struct nt_finder *f, uint32_t index,
     if (call != NT_NONE)
       nt_stuck_note(f, stuck, joint->members[i].rank, call);
   }
-  if (passed)
-    stuck->waiter_count = stuck->held_count = stuck->reached_count = 0; /* it stopped nobody */
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     const uint32_t call = call_at(member, position);
-    const bool noted = !passed && call != NT_NONE && nt_call_unfinished(f->job, member->rank, call);
+    const bool noted = call != NT_NONE && nt_call_unfinished(f->job, member->rank, call);
     if (!noted && nt_stuck_is_alive(f, member->rank))
       nt_stuck_note_later(f, stuck, member, position, last);
   }
   return 0;
 }
 
-/* They differ in calls that are gone: who waits in one of later ones waits for nobody that is known. */
+bool nt_stuck_is_past_hidden(const struct nt_finder *f, uint32_t index,
+                             const struct nt_divergence *divergence) {
+  return !divergence->position &&
+         f->unfinished[index].first > divergence->hidden_high + NT_PASSED_CALLS;
+}
+
+/* They differ in calls that are gone: who waits in one of later ones waits for nobody that is known, unless all have called it
+ * and devices were through with many in front of it. */
 static int stuck_hidden(struct nt_finder *f, uint32_t index,
                         const struct nt_divergence *divergence) {
   const struct nt_joint *joint = &f->job->joints[index];
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
+  const uint32_t told =
+      nt_stuck_is_past_hidden(f, index, divergence) ? f->unfinished[index].low : 0;
   stuck->seq = divergence->hidden_low + 1;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
@@ -106,7 +89,8 @@ static int stuck_hidden(struct nt_finder *f, uint32_t index,
       const uint32_t call = member->call[p - member->first];
       if (call == NT_NONE || !nt_call_outstanding(f->job, member->rank, call))
         continue;
-      nt_stuck_note(f, stuck, member->rank, call);
+      if (p > told)
+        nt_stuck_note(f, stuck, member->rank, call);
       break;
     }
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations of one NCCL group on several communicators.
+ * Operations of one NCCL group, on several communicators or with messages among them.
  *
  * The device has a group finished as a whole: where one of its operations is held up, the others are unfinished as well, on all who
  * are in the group, though everybody has called them. They wait for that one: followed from the operations that lack somebody, or
@@ -13,11 +13,18 @@
 #include "analysis/waits_parts.h"
 #include "nccl/nccl_api.h"
 
+/* A rank's end of a message that both sides have called. */
+struct side {
+  uint32_t rank, call, item;
+};
+
 struct search {
   struct nt_finder *f;
   const struct nt_p2p *p2p;
-  uint32_t *device; /* by joint: the operation that all called, as index + 1; 0: none */
-  uint32_t *found;  /* operations, as indices, in the order in which they were reached */
+  uint32_t *device;   /* by joint: the operation that all called, as index + 1; 0: none */
+  struct side *sides; /* sorted */
+  uint32_t side_count;
+  uint32_t *found; /* operations, as indices, in the order in which they were reached */
   uint32_t *depth; /* by operation: how far from one that is held up, which has 1; 0: not reached */
   uint32_t count;
 };
@@ -56,8 +63,19 @@ static void tie(struct search *s, uint32_t item, uint32_t rank, uint32_t depth) 
     stuck->behind[stuck->behind_count++] = rank;
 }
 
+static int by_call(const void *a, const void *b) {
+  const struct side *x = a, *y = b;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return (x->call > y->call) - (x->call < y->call);
+}
+
 /* The operation that is this call of the rank, and that all have called; NT_NONE. */
 static uint32_t operation_of(const struct search *s, uint32_t rank, uint32_t index) {
+  const struct side key = {.rank = rank, .call = index};
+  const struct side *side = bsearch(&key, s->sides, s->side_count, sizeof key, by_call);
+  if (side)
+    return side->item;
   const struct nt_model_call *call = &s->f->job->model->ranks[rank].calls[index];
   const uint32_t joint =
       call->view == NT_NONE ? NT_NONE : s->f->job->places[rank][call->view].joint;
@@ -110,20 +128,28 @@ int nt_stuck_groups(struct nt_finder *f, const struct nt_p2p *p2p) {
   struct search s = {.f = f,
                      .p2p = p2p,
                      .device = calloc((size_t)f->job->joint_count + 1, sizeof *s.device),
+                     .sides = calloc(2 * (size_t)waits->count + 1, sizeof *s.sides),
                      .found = calloc((size_t)waits->count + 1, sizeof *s.found),
                      .depth = calloc((size_t)waits->count + 1, sizeof *s.depth)};
-  const int status = s.device && s.found && s.depth ? 0 : -NT_ERR_MEMORY;
+  const int status = s.device && s.sides && s.found && s.depth ? 0 : -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < waits->count && !status; i++) {
-    if (waits->list[i].kind == NT_STUCK_DEVICE && waits->list[i].item == NT_NONE)
+    const uint32_t item = waits->list[i].item;
+    if (waits->list[i].kind == NT_STUCK_DEVICE && item == NT_NONE)
       s.device[waits->list[i].joint] = i + 1;
+    for (uint32_t k = 0; waits->list[i].kind == NT_STUCK_DEVICE && item != NT_NONE && k < 2; k++)
+      s.sides[s.side_count++] =
+          (struct side){p2p->ends[item + k].rank, p2p->ends[item + k].call, i};
     if (!is_held_up(&waits->list[i]))
       continue;
     s.depth[i] = 1;
     s.found[s.count++] = i;
   }
+  if (s.side_count)
+    qsort(s.sides, s.side_count, sizeof *s.sides, by_call);
   for (uint32_t i = 0; i < s.count; i++)
     follow(&s, s.found[i]);
   free(s.device);
+  free(s.sides);
   free(s.found);
   free(s.depth);
   return status;

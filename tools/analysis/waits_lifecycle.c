@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creation, split and end of communicators: operations of all members that move no data. */
 #include "analysis/progress.h"
+#include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
 #include "nccl/nccl_api.h"
 
@@ -128,13 +129,26 @@ int nt_stuck_init(struct nt_finder *f, const struct nt_creations *creations, uin
   return 0;
 }
 
-/* Finalize or destroy that does not return, where nothing else holds the communicator. */
+/* Its host is in the end of the communicator. An abort that has returned since was none that hangs. */
+static bool is_in_end(const struct nt_finder *f, const struct nt_member *member) {
+  if (!member->ended_ns || !nt_stuck_is_alive(f, member->rank) ||
+      !nt_call_is_open(f->job, member->rank, member->ended_call))
+    return false;
+  const struct nt_model_call *call = &nt_member_rank(f->job, member)->calls[member->ended_call];
+  return !nt_call_aborts(call) || !call->exit_ns;
+}
+
+/* Finalize or destroy that does not return, where nothing else holds the communicator. An abort waits for no member. */
 int nt_stuck_teardown(struct nt_finder *f, uint32_t index) {
   const struct nt_joint *joint = &f->job->joints[index];
-  uint32_t open = 0;
-  for (uint32_t i = 0; i < joint->member_count; i++)
-    open += joint->members[i].ended_ns && nt_stuck_is_alive(f, joint->members[i].rank) &&
-            nt_call_is_open(f->job, joint->members[i].rank, joint->members[i].ended_call);
+  uint32_t open = 0, aborts = 0;
+  for (uint32_t i = 0; i < joint->member_count; i++) {
+    const struct nt_member *member = &joint->members[i];
+    if (!is_in_end(f, member))
+      continue;
+    open++;
+    aborts += nt_call_aborts(&nt_member_rank(f->job, member)->calls[member->ended_call]);
+  }
   if (!open)
     return 0;
   for (uint32_t i = 0; i < f->out->count; i++)
@@ -145,13 +159,10 @@ int nt_stuck_teardown(struct nt_finder *f, uint32_t index) {
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    if (!member->ended_ns) {
+    if (!member->ended_ns && aborts < open)
       stuck->laggards[stuck->laggard_count++] = member->rank;
-      continue;
-    }
     const struct nt_model_rank *rank = nt_member_rank(f->job, member);
-    if (!nt_stuck_is_alive(f, member->rank) ||
-        !nt_call_is_open(f->job, member->rank, member->ended_call))
+    if (!is_in_end(f, member))
       continue;
     if (rank->calls[member->ended_call].seq)
       stuck->seq = rank->calls[member->ended_call].seq;

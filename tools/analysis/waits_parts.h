@@ -74,6 +74,9 @@ int nt_stuck_teardown(struct nt_finder *f, uint32_t joint);
 bool nt_stuck_counts_behind(const struct nt_divergence *divergence, uint32_t low);
 /* The first position that is part of the difference, be it that calls of equal arguments had paired up there; 0: none. */
 uint32_t nt_stuck_differs_from(const struct nt_divergence *divergence);
+/* They differ in calls that are gone, and what is unfinished now comes long after these: NCCL pairs it up by its position. */
+bool nt_stuck_is_past_hidden(const struct nt_finder *f, uint32_t joint,
+                             const struct nt_divergence *divergence);
 int nt_stuck_divergence(struct nt_finder *f, uint32_t joint,
                         const struct nt_divergence *divergence);
 

@@ -307,8 +307,8 @@ bool nt_window_may_suffice(const struct nt_model *model) {
 
 static bool differs(const struct nt_inquiry *inquiry) {
   for (uint32_t i = 0; i < inquiry->job->joint_count; i++)
-    if (inquiry->divergences[i].position || inquiry->divergences[i].hidden_high ||
-        inquiry->divergences[i].mixed)
+    if (inquiry->past[i].position || inquiry->divergences[i].position ||
+        inquiry->divergences[i].hidden_high || inquiry->divergences[i].mixed)
       return true;
   return inquiry->p2p.uneven_count != 0;
 }
@@ -381,7 +381,7 @@ static const char *look_at_accused(const struct nt_job *job, const struct nt_fin
     return "the accused is in a call itself";
   const uint64_t before = calls_before(job, b, both);
   if (before == UINT64_MAX || calls_before(job, a, both) != before ||
-      !at_one_line(job, a, b, both) || nt_anchors_shift(job, joint, reference, accused).position)
+      !at_one_line(job, a, b, both) || nt_anchors_shift(job, joint, reference, accused, 1).position)
     return "equal calls may have paired up wrongly";
   return NULL;
 }
