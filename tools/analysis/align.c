@@ -156,6 +156,28 @@ static void look_before(const struct nt_job *job, const struct nt_joint *joint,
   deviation->anchor = shift.anchor;
 }
 
+/* Does the thread that made the call at `position` wait on its host before its rank makes the next one there? */
+static bool waits_behind(const struct nt_job *job, const struct nt_member *member,
+                         uint32_t position) {
+  const struct nt_model_rank *rank = nt_member_rank(job, member);
+  const uint32_t from = member->call[position - member->first],
+                 to = member->call[position + 1 - member->first];
+  for (uint32_t i = from + 1; from < to && i < to; i++)
+    if (rank->calls[i].thread == rank->calls[from].thread && nt_fn_is_host_wait(rank->calls[i].fn))
+      return true;
+  return false;
+}
+
+/* Two calls that the reference made the other way round, and no third: where calls take turns, the first of these may as well
+ * have been left out, and the second be that of the next turn. Not if the reference's host waits in front of that one, and this
+ * one's did not, or the other way round. */
+static bool is_swapped(const struct nt_job *job, const struct nt_member *reference,
+                       const struct nt_member *other, uint32_t position, const uint64_t *a,
+                       uint32_t n, const uint64_t *b, uint32_t m) {
+  return n > 2 && m == 2 && a[0] == b[1] && a[1] == b[0] && a[2] == a[0] &&
+         waits_behind(job, reference, position + 1) != waits_behind(job, other, position);
+}
+
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
                          const struct nt_divergence *divergence, struct nt_deviation *deviation) {
   uint64_t a[NT_EDIT_WINDOW] = {0}, b[NT_EDIT_WINDOW] = {0};
@@ -164,6 +186,9 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
   uint32_t n = tail(reference, divergence->position, a, NT_EDIT_WINDOW - FORETOLD);
   uint32_t m = tail(other, divergence->position, b, NT_EDIT_WINDOW - FORETOLD);
   deviation->edit = nt_edit_compare(a, n, b, m);
+  if (deviation->edit.how == NT_EDIT_SKIPPED &&
+      is_swapped(job, reference, other, divergence->position, a, n, b, m))
+    deviation->edit = (struct nt_edit){.how = NT_EDIT_ORDER, .run = 1};
   if (!divergence->decided) {
     prove_shift(job, reference, other, a, n, b, m, &deviation->edit);
     return;
