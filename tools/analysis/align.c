@@ -156,26 +156,41 @@ static void look_before(const struct nt_job *job, const struct nt_joint *joint,
   deviation->anchor = shift.anchor;
 }
 
-/* Does the thread that made the call at `position` wait on its host before its rank makes the next one there? */
-static bool waits_behind(const struct nt_job *job, const struct nt_member *member,
-                         uint32_t position) {
+/* Host waits and calls elsewhere that the member's thread made between its calls at two positions. */
+static uint32_t made_between(const struct nt_job *job, const struct nt_member *member,
+                             uint32_t from, uint32_t to) {
   const struct nt_model_rank *rank = nt_member_rank(job, member);
-  const uint32_t from = member->call[position - member->first],
-                 to = member->call[position + 1 - member->first];
-  for (uint32_t i = from + 1; from < to && i < to; i++)
-    if (rank->calls[i].thread == rank->calls[from].thread && nt_fn_is_host_wait(rank->calls[i].fn))
-      return true;
-  return false;
+  const uint32_t first = member->call[from - member->first],
+                 last = member->call[to - member->first];
+  uint32_t count = 0;
+  for (uint32_t i = first + 1; i < last; i++) {
+    const struct nt_model_call *call = &rank->calls[i];
+    count +=
+        call->thread == rank->calls[first].thread &&
+        (nt_fn_is_host_wait(call->fn) || (call->view != NT_NONE && call->view != member->view));
+  }
+  return count;
 }
 
 /* Two calls that the reference made the other way round, and no third: where calls take turns, the first of these may as well
  * have been left out, and the second be that of the next turn. Not if the reference's host waits in front of that one, and this
  * one's did not, or the other way round. */
 static bool is_swapped(const struct nt_job *job, const struct nt_member *reference,
-                       const struct nt_member *other, uint32_t position, const uint64_t *a,
-                       uint32_t n, const uint64_t *b, uint32_t m) {
+                       const struct nt_member *other, uint32_t at, const uint64_t *a, uint32_t n,
+                       const uint64_t *b, uint32_t m) {
   return n > 2 && m == 2 && a[0] == b[1] && a[1] == b[0] && a[2] == a[0] &&
-         waits_behind(job, reference, position + 1) != waits_behind(job, other, position);
+         made_between(job, reference, at + 1, at + 2) != made_between(job, other, at, at + 1);
+}
+
+/* One call in front of the only one that agrees, which may be that of the next turn: so it is if the one in front, and not this,
+ * comes as far behind the call before both as the reference's does. */
+static bool is_in_its_place(const struct nt_job *job, const struct nt_member *reference,
+                            const struct nt_member *other, uint32_t at, uint32_t n, uint32_t m) {
+  if (n != 1 || m != 2 || at <= reference->first || at <= other->first)
+    return false;
+  const uint32_t usual = made_between(job, reference, at - 1, at);
+  return usual == made_between(job, other, at - 1, at) &&
+         usual != made_between(job, other, at - 1, at + 1);
 }
 
 static void align_member(const struct nt_job *job, const struct nt_joint *joint,
@@ -189,6 +204,9 @@ static void align_member(const struct nt_job *job, const struct nt_joint *joint,
   if (deviation->edit.how == NT_EDIT_SKIPPED &&
       is_swapped(job, reference, other, divergence->position, a, n, b, m))
     deviation->edit = (struct nt_edit){.how = NT_EDIT_ORDER, .run = 1};
+  if (deviation->edit.how == NT_EDIT_EXTRA &&
+      is_in_its_place(job, reference, other, divergence->position, n, m))
+    deviation->edit = (struct nt_edit){.how = NT_EDIT_CHANGED, .run = 1};
   if (!divergence->decided) {
     prove_shift(job, reference, other, a, n, b, m, &deviation->edit);
     return;
