@@ -199,7 +199,7 @@ static struct nt_comm *take_slot(void) {
     memset(comm, 0, sizeof(*comm));
     comm->slot = slot;
     comm->index = index;
-    nt_area_use(&nt_process.area.header->comms_used, index + 1);
+    nt_area_raise(&nt_process.area.header->comms_used, index + 1);
     return comm;
   }
   return NULL;

@@ -158,6 +158,10 @@ static void look_at(struct nt_gpu_track *track) {
     }
     atomic_store_explicit(&track->tail, done, memory_order_release);
   }
+  if (atomic_load_explicit(&progress->finished, memory_order_relaxed) >= frozen)
+    atomic_store_explicit(&progress->followed,
+                          started != done ? track->marks[done % MARKS].launch : 0,
+                          memory_order_release); /* pairs with nt_area_stream */
   atomic_store_explicit(&progress->polled, now, memory_order_release);
 }
 
@@ -248,7 +252,7 @@ static struct nt_gpu_track *new_track(uint16_t slot) {
     free(track);
     return other;
   }
-  nt_area_use(&tracks_used, slot + 1u);
+  nt_area_raise(&tracks_used, slot + 1u);
   start_thread();
   return track;
 }
@@ -281,7 +285,8 @@ static bool record_start(nt_cu_event event, cudaStream_t stream) {
   return driver->event_record(event, (nt_cu_stream)(void *)stream) == NT_CU_SUCCESS;
 }
 
-/* Puts the start mark of `number`; false if this launch stays unmarked. */
+/* Puts the start mark of `number`; false if this launch stays unmarked. A mark in front of which all launches have marks
+ * may stand early; else it is to tell that those without are complete. */
 static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t stream) {
   uint32_t at = atomic_load_explicit(&track->started, memory_order_relaxed);
   uint32_t tail = atomic_load_explicit(&track->tail, memory_order_acquire);
@@ -290,13 +295,18 @@ static bool put_start(struct nt_gpu_track *track, uint32_t number, cudaStream_t 
   struct mark *mark = &track->marks[at % MARKS];
   mark->launch = number;
   track->broken = !prepare_events(mark, at);
-  cudaStream_t place = NT_UNLIKELY(at < EARLY) ? place_early(stream) : stream;
+  cudaStream_t place = NT_UNLIKELY(at < EARLY && number == at + 1) ? place_early(stream) : stream;
   if (!track->broken && !record_start(mark->start, place)) /* of another context, perhaps */
     track->broken = place == stream || !record_start(mark->start, stream);
   if (track->broken)
     return false;
   atomic_store_explicit(&track->started, at + 1, memory_order_release);
   return true;
+}
+
+static void go_unmarked(struct nt_gpu_stream *progress, uint32_t number) {
+  atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+  nt_area_raise(&progress->unmarked_last, number);
 }
 
 struct nt_gpu_launch nt_gpu_begin(uint16_t slot, cudaStream_t stream, bool mark) {
@@ -309,7 +319,7 @@ struct nt_gpu_launch nt_gpu_begin(uint16_t slot, cudaStream_t stream, bool mark)
   if (NT_UNLIKELY(!track))
     track = new_track(slot);
   if (!track || !mark || atomic_exchange_explicit(&track->busy, 1, memory_order_acquire)) {
-    atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+    go_unmarked(progress, launch.number);
     return launch;
   }
   launch.at = atomic_load_explicit(&track->started, memory_order_relaxed);
@@ -318,7 +328,7 @@ struct nt_gpu_launch nt_gpu_begin(uint16_t slot, cudaStream_t stream, bool mark)
     return launch;
   }
   atomic_store_explicit(&track->busy, 0, memory_order_release);
-  atomic_fetch_add_explicit(&progress->unmarked, 1, memory_order_relaxed);
+  go_unmarked(progress, launch.number);
   return launch;
 }
 

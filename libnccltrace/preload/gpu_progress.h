@@ -9,7 +9,8 @@
  * every other call of the process is stuck in the driver; should the driver ever hold one, only this
  * thread waits, and its own heartbeat tells.
  *
- * Nothing is added to a stream under capture, and no more than 256 launches of a stream are marked at a time.
+ * Nothing is added to a stream under capture, and no more than 256 launches of a stream are marked at a time: what
+ * can be said of the others is in trace/gpu_area.h.
  */
 #ifndef NT_GPU_PROGRESS_H
 #define NT_GPU_PROGRESS_H

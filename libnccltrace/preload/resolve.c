@@ -2,6 +2,10 @@
 /*
  * Runs in application threads at a call site's first NCCL call; afterwards the answer is found in a table. dlopen is only
  * ever asked for what is loaded already (RTLD_NOLOAD), by name: a link_map is not a handle.
+ *
+ * A call site is an address, and what lies there changes where objects come and go. While an object may be going, calls see no
+ * sites: each finds its own by the object that it lies in. So nothing that comes to lie there meanwhile is taken for what was there,
+ * and calls need not look at their object otherwise.
  */
 #include "preload/resolve.h"
 
@@ -17,9 +21,15 @@
 #include "preload/modules.h"
 
 static struct nt_site site_pool[NT_SITES / 2];
+static uint64_t site_objects[NT_SITES / 2]; /* what object_at said when the site was new */
 static unsigned site_count;
-struct nt_site *nt_sites[NT_SITES];
-static struct nt_fork_lock lock;
+static struct nt_site *all_sites[NT_SITES];
+struct nt_site *nt_sites[NT_SITES]; /* those of all_sites that calls see */
+static struct {
+  unsigned count; /* of dlclose, going on … */
+  pid_t process;  /* … in this process: a child has none of its parent's */
+} closing;
+static struct nt_fork_lock lock; /* of all of these; never held while the loader is asked */
 
 /* The loaded object that holds `address`, NULL if it cannot be told. */
 static struct link_map *object_of(const void *address) {
@@ -100,35 +110,105 @@ static void *find_scope(unsigned fn, const void *caller) {
   return is_scope(handle, fn) ? handle : NULL;
 }
 
+/* ---- call sites --------------------------------------------------------------------------------- */
+
+/* Tells objects apart that come to lie at the same address: by their names. Never 0. */
+static uint64_t object_number(const struct dl_phdr_info *info) {
+  uint64_t number = UINT64_C(0xcbf29ce484222325) ^ info->dlpi_addr;
+  for (const char *at = info->dlpi_name; at && *at && at < info->dlpi_name + NT_MODULE_PATH - 1;
+       at++)
+    number = (number ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+  return number ? number : 1;
+}
+
+struct at {
+  uintptr_t address;
+  uint64_t object;
+};
+
+static int match_object(struct dl_phdr_info *info, size_t size, void *data) {
+  struct at *at = data;
+  (void)size;
+  if (!nt_module_holds(info, at->address))
+    return 0;
+  at->object = object_number(info);
+  return 1;
+}
+
+/* Of the object that holds the address, 0 if none does. Takes no lock that is held while code of an object runs. */
+static uint64_t object_at(const void *address) {
+  struct at at = {(uintptr_t)address, 0};
+  nt_modules_each(match_object, &at);
+  return at.object;
+}
+
+/* Under the lock. */
+static bool is_closing(void) {
+  return closing.count && closing.process == getpid();
+}
+
+static void show_sites(bool visible) {
+  for (unsigned i = 0; i < NT_SITES; i++)
+    if (all_sites[i])
+      __atomic_store_n(&nt_sites[i], visible ? all_sites[i] : NULL, __ATOMIC_RELEASE);
+}
+
 /* Under the lock. A site that is used again may be seen by a reader with its old caller and its new library, but only by
  * one whose object is unloaded. */
-static void remember(const void *caller, const struct nt_library *library) {
+static void remember(const void *caller, uint64_t object, const struct nt_library *library) {
   unsigned i = nt_site_hash(caller);
-  for (; nt_sites[i]; i = (i + 1) & (NT_SITES - 1)) {
-    if (nt_sites[i]->caller)
-      continue;
-    nt_sites[i]->library = library;
-    __atomic_store_n(&nt_sites[i]->caller, caller, __ATOMIC_RELEASE);
-    return;
-  }
-  if (site_count == NT_SITES / 2)
+  while (all_sites[i] && all_sites[i]->caller)
+    i = (i + 1) & (NT_SITES - 1);
+  if (!all_sites[i] && site_count == NT_SITES / 2)
     return; /* further call sites pay for their look-up each time */
-  struct nt_site *site = &site_pool[site_count];
-  *site = (struct nt_site){caller, library};
-  __atomic_store_n(&site_count, site_count + 1, __ATOMIC_RELEASE);
-  __atomic_store_n(&nt_sites[i], site, __ATOMIC_RELEASE);
+  struct nt_site *site = all_sites[i] ? all_sites[i] : &site_pool[site_count];
+  site_objects[site - site_pool] = object;
+  site->library = library;
+  __atomic_store_n(&site->caller, caller, __ATOMIC_RELEASE);
+  if (!all_sites[i])
+    __atomic_store_n(&site_count, site_count + 1, __ATOMIC_RELEASE);
+  all_sites[i] = site;
+  if (!is_closing())
+    __atomic_store_n(&nt_sites[i], site, __ATOMIC_RELEASE);
+}
+
+/* Under the lock. A site that calls do not see: an object is going, or was when this process was forked. */
+static const struct nt_library *find_hidden(unsigned fn, const void *caller, uint64_t object) {
+  for (unsigned i = nt_site_hash(caller); all_sites[i]; i = (i + 1) & (NT_SITES - 1)) {
+    const struct nt_site *site = all_sites[i];
+    if (site->caller != caller || site_objects[site - site_pool] != object ||
+        !site->library->fn[fn])
+      continue;
+    if (!is_closing())
+      show_sites(true);
+    return site->library;
+  }
+  return NULL;
+}
+
+static const struct nt_library *known_library(unsigned fn, const void *caller, uint64_t object) {
+  nt_fork_lock(&lock);
+  const struct nt_library *library = find_hidden(fn, caller, object);
+  nt_fork_unlock(&lock);
+  return library;
 }
 
 static __attribute__((noinline)) const struct nt_library *resolve_slowly(unsigned fn,
                                                                          const void *caller) {
   int saved_errno = errno;
+  const uint64_t object = object_at(caller);
+  const struct nt_library *known = known_library(fn, caller, object);
+  if (known) {
+    errno = saved_errno;
+    return known;
+  }
   void *scope = find_scope(fn, caller);
   const struct nt_library *library =
       scope ? nt_library_of(scope, fn, look_up(scope, fn), NULL) : NULL;
   if (library) {
     nt_library_call(library);
     nt_fork_lock(&lock);
-    remember(caller, library);
+    remember(caller, object, library);
     nt_fork_unlock(&lock);
   }
   close_scope(scope);
@@ -171,6 +251,7 @@ bool nt_resolve_has_site(uintptr_t low, uintptr_t high) {
 struct loaded {
   struct {
     uintptr_t caller; /* in ascending order */
+    uint64_t object;
     unsigned site;
     bool stays;
   } at[NT_SITES / 2];
@@ -198,7 +279,8 @@ static int mark_loaded(struct dl_phdr_info *info, size_t size, void *data) {
   }
   for (unsigned i = first; i < loaded->count && loaded->at[i].caller < high; i++)
     if (!loaded->at[i].stays)
-      loaded->at[i].stays = nt_module_holds(info, loaded->at[i].caller);
+      loaded->at[i].stays = nt_module_holds(info, loaded->at[i].caller) &&
+                            loaded->at[i].object == object_number(info);
   return 0;
 }
 
@@ -216,29 +298,58 @@ static void forget_unloaded(void) {
   nt_modules_each(count_unloads, &unloads);
   if (__atomic_exchange_n(&unloads_seen, unloads, __ATOMIC_RELAXED) == unloads)
     return;
-  loaded.count = __atomic_load_n(&site_count, __ATOMIC_ACQUIRE);
+  nt_fork_lock(&lock);
+  loaded.count = site_count;
   for (unsigned i = 0; i < loaded.count; i++) {
-    loaded.at[i].caller = (uintptr_t)__atomic_load_n(&site_pool[i].caller, __ATOMIC_RELAXED);
+    loaded.at[i].caller = (uintptr_t)site_pool[i].caller;
+    loaded.at[i].object = site_objects[i];
     loaded.at[i].site = i;
     loaded.at[i].stays = false;
   }
+  nt_fork_unlock(&lock);
   qsort(loaded.at, loaded.count, sizeof loaded.at[0], by_caller);
   nt_modules_each(mark_loaded, &loaded);
   nt_fork_lock(&lock);
   for (unsigned i = 0; i < loaded.count; i++) {
     struct nt_site *site = &site_pool[loaded.at[i].site];
-    if (!loaded.at[i].stays && (uintptr_t)site->caller == loaded.at[i].caller)
+    if (!loaded.at[i].stays && (uintptr_t)site->caller == loaded.at[i].caller &&
+        site_objects[loaded.at[i].site] == loaded.at[i].object)
       __atomic_store_n(&site->caller, NULL, __ATOMIC_RELEASE);
   }
   nt_fork_unlock(&lock);
 }
 
+/* From here to end_close calls see no sites. */
+static void begin_close(void) {
+  nt_fork_lock(&lock);
+  if (!is_closing())
+    closing.count = 0;
+  closing.count++;
+  closing.process = getpid();
+  show_sites(false);
+  nt_fork_unlock(&lock);
+}
+
+static void end_close(void) {
+  nt_fork_lock(&lock);
+  if (is_closing() && !--closing.count)
+    show_sites(true);
+  nt_fork_unlock(&lock);
+}
+
+static bool has_sites(void) {
+  return __atomic_load_n(&site_count, __ATOMIC_ACQUIRE) != 0;
+}
+
 __attribute__((visibility("default"))) int dlclose(void *handle) {
-  int result = nt_dlclose_next(handle);
-  if (__atomic_load_n(&site_count, __ATOMIC_ACQUIRE)) {
-    int saved_errno = errno;
+  const bool hides = has_sites();
+  if (hides)
+    begin_close();
+  int result = nt_dlclose_next(handle), saved_errno = errno;
+  if (has_sites())
     forget_unloaded();
-    errno = saved_errno;
-  }
+  if (hides)
+    end_close();
+  errno = saved_errno;
   return result;
 }

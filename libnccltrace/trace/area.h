@@ -283,11 +283,11 @@ struct nt_area_header {
 };
 _Static_assert(sizeof(struct nt_area_header) <= 4096, "the header is one page");
 
-/* A table of the area has ever been used up to here; release: whoever sees more of it finds what is there. */
-static inline void nt_area_use(_Atomic uint32_t *used, uint32_t count) {
-  uint32_t now = atomic_load_explicit(used, memory_order_relaxed);
-  while (now < count && !atomic_compare_exchange_weak_explicit(
-                            used, &now, count, memory_order_release, memory_order_relaxed))
+/* A number that only grows, as up to where a table has ever been used; release: whoever sees more of it finds what is there. */
+static inline void nt_area_raise(_Atomic uint32_t *high, uint32_t to) {
+  uint32_t now = atomic_load_explicit(high, memory_order_relaxed);
+  while (now < to && !atomic_compare_exchange_weak_explicit(high, &now, to, memory_order_release,
+                                                            memory_order_relaxed))
     ;
 }
 

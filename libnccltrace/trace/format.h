@@ -131,7 +131,10 @@ enum nt_entry_kind {
 #define NT_GPU_FIELD_UNMARKED 24
 #define NT_GPU_FIELD_ERROR 28
 #define NT_GPU_FIELD_POLLED 32 /* ticks */
-#define NT_ENTRY_GPU_SIZE 40
+#define NT_GPU_FIELD_FOLLOWED 40
+#define NT_GPU_FIELD_UNMARKED_LAST 44
+#define NT_ENTRY_GPU_SIZE 48
+#define NT_ENTRY_GPU_LEAST 40 /* before there was FOLLOWED */
 
 /* An open record: where it is, the numbers that its slots stood for, then struct nt_record. */
 #define NT_OPEN_SERIAL 0

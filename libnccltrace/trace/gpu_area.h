@@ -9,6 +9,10 @@
  * moments of progress go to a small ring of marks, one for each step seen, with the bounds between which
  * it happened; the helper moves them to the file.
  *
+ * A launch without marks is seen through its neighbours: what is behind an unfinished one has not had its turn, what is
+ * in front of one that was reached is complete. Between `finished` and the next launch with marks nothing is known; which one that is
+ * `followed` tells, and where there is none `unmarked_last`.
+ *
  * After an abort every hung operation reads as finished, so of the launches that were unfinished when it
  * began nothing more is said: they are (frozen_after, frozen].
  */
@@ -28,8 +32,11 @@ struct nt_gpu_stream {
   _Atomic uint32_t error;        /* 20 CUresult that a poll returned, 0 if none */
   _Atomic uint64_t polled;       /* 24 when the stream was last looked at */
   _Atomic uint32_t frozen_after; /* 32 newest launch that was finished at the last abort */
+  _Atomic uint32_t followed; /* 36 oldest launch with marks not seen complete, 0: none then. Written
+                                       after `finished`: read first, it is never ahead of it */
+  _Atomic uint32_t unmarked_last; /* 40 newest launch without marks; call path */
   uint32_t pad;
-  uint64_t reserved[3];
+  uint64_t reserved[2];
 };
 _Static_assert(sizeof(struct nt_gpu_stream) == 64, "one cache line a stream");
 

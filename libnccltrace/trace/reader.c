@@ -316,9 +316,31 @@ struct nt_trace_stream nt_trace_stream_at(const struct nt_trace *trace, size_t i
       .frozen = from->gpu.frozen,
       .frozen_after = from->gpu.frozen_after,
       .unmarked = from->gpu.unmarked,
+      .unmarked_last = from->gpu.unmarked_last,
+      .followed = from->gpu.followed,
       .error = from->gpu.error,
       .polled_ns = from->gpu.polled ? nt_read_time(trace, from->gpu.polled) : 0,
   };
+}
+
+/* The newest launch of which the marks do not tell whether it was complete. Behind `finished` come those without
+ * marks, up to the next with marks; of a file that does not tell that one, at most as many as there are at all. */
+static uint32_t last_in_doubt(const struct nt_trace_stream *stream, uint32_t launch) {
+  const bool released = launch > stream->frozen && stream->frozen > stream->finished;
+  if (stream->unmarked && !stream->unmarked_last)
+    return stream->finished + stream->unmarked;
+  return stream->followed > stream->finished && !released ? stream->followed - 1
+                                                          : stream->unmarked_last;
+}
+
+enum nt_launch_state nt_trace_launch(const struct nt_trace_stream *stream, uint32_t launch) {
+  if (!stream->polled_ns || !launch)
+    return NT_LAUNCH_UNKNOWN;
+  if (launch <= stream->finished || launch < stream->reached)
+    return NT_LAUNCH_FINISHED;
+  if (launch == stream->reached)
+    return NT_LAUNCH_REACHED;
+  return launch <= last_in_doubt(stream, launch) ? NT_LAUNCH_UNKNOWN : NT_LAUNCH_ENQUEUED;
 }
 
 uint32_t nt_trace_thread_tid(const struct nt_trace *trace, uint32_t index) {

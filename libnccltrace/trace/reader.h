@@ -102,15 +102,26 @@ struct nt_trace_comm {
 /*
  * How far the GPU had come with one stream when the trace was taken. Launches up to `finished` are complete, up to
  * `reached` have had their turn; both are lower bounds as of polled_ns. Launches in (frozen_after, frozen] were
- * unfinished when a communicator was aborted: nothing can be said of them. polled_ns 0: nobody looked.
+ * unfinished when a communicator was aborted: nothing can be said of them. polled_ns 0: nobody looked. `unmarked` launches
+ * had no marks, unmarked_last was the newest of them; `followed` is the oldest with marks that was not complete, 0 if there was none.
  */
 struct nt_trace_stream {
   uint32_t number;
   int32_t device;
   uint64_t handle;
-  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, error;
+  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, unmarked_last, followed,
+      error;
   int64_t polled_ns;
 };
+
+/* How far one launch of a stream had come, but for what an abort does to it. */
+enum nt_launch_state {
+  NT_LAUNCH_UNKNOWN,
+  NT_LAUNCH_ENQUEUED, /* earlier work of the stream was not done */
+  NT_LAUNCH_REACHED,  /* it had its turn and was not seen to finish */
+  NT_LAUNCH_FINISHED
+};
+enum nt_launch_state nt_trace_launch(const struct nt_trace_stream *stream, uint32_t launch);
 
 /*
  * A step of GPU progress: launches first…last of the stream were seen to have been reached, or to be finished,

@@ -73,7 +73,7 @@ bool nt_ring_advance(struct nt_area *area, struct nt_ring_writer *writer) {
   struct nt_chunk *old = writer->chunk;
   struct nt_chunk *chunk = claim_free(area, likely_free(area, writer));
   if (chunk) {
-    nt_area_use(&area->header->chunks_used, (uint32_t)(chunk - area->chunks) + 1);
+    nt_area_raise(&area->header->chunks_used, (uint32_t)(chunk - area->chunks) + 1);
     if (old)
       nt_ring_retire(area, writer);
     chunk_reset(area, chunk, writer, false);

@@ -53,14 +53,16 @@ bool nt_area_stream(const struct nt_area *area, uint32_t index, struct nt_stream
   };
   if (index < area->header->gpu_stream_count) {
     const struct nt_gpu_stream *gpu = &area->gpu_streams[index];
-    /* Finished before reached before issued: a copy never claims more than there is. */
+    /* Followed before finished before reached before issued: a copy never claims more than there is. */
     out->gpu.polled = atomic_load_explicit(&gpu->polled, memory_order_acquire);
+    out->gpu.followed = atomic_load_explicit(&gpu->followed, memory_order_acquire);
     out->gpu.finished = atomic_load_explicit(&gpu->finished, memory_order_acquire);
     out->gpu.reached = atomic_load_explicit(&gpu->reached, memory_order_acquire);
     out->gpu.issued = atomic_load_explicit(&gpu->issued, memory_order_relaxed);
     out->gpu.frozen = atomic_load_explicit(&gpu->frozen, memory_order_relaxed);
     out->gpu.frozen_after = atomic_load_explicit(&gpu->frozen_after, memory_order_relaxed);
     out->gpu.unmarked = atomic_load_explicit(&gpu->unmarked, memory_order_relaxed);
+    out->gpu.unmarked_last = atomic_load_explicit(&gpu->unmarked_last, memory_order_relaxed);
     out->gpu.error = atomic_load_explicit(&gpu->error, memory_order_relaxed);
   }
   return out->number != 0;
@@ -197,6 +199,8 @@ void nt_entry_gpu(struct nt_buffer *out, const struct nt_stream_facts *stream) {
   nt_put_u32(at + NT_GPU_FIELD_UNMARKED, stream->gpu.unmarked);
   nt_put_u32(at + NT_GPU_FIELD_ERROR, stream->gpu.error);
   nt_put_u64(at + NT_GPU_FIELD_POLLED, stream->gpu.polled);
+  nt_put_u32(at + NT_GPU_FIELD_FOLLOWED, stream->gpu.followed);
+  nt_put_u32(at + NT_GPU_FIELD_UNMARKED_LAST, stream->gpu.unmarked_last);
 }
 
 static uint32_t add_open_calls(const struct nt_area *area, struct nt_buffer *out) {

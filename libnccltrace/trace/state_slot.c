@@ -260,6 +260,8 @@ static int read_gpu(struct nt_facts *facts, const unsigned char *at) {
           .frozen = nt_get_u32(at + NT_GPU_FIELD_FROZEN),
           .frozen_after = nt_get_u32(at + NT_GPU_FIELD_FROZEN_AFTER),
           .unmarked = nt_get_u32(at + NT_GPU_FIELD_UNMARKED),
+          .unmarked_last = nt_get_u32(at + NT_GPU_FIELD_UNMARKED_LAST),
+          .followed = nt_get_u32(at + NT_GPU_FIELD_FOLLOWED),
           .error = nt_get_u32(at + NT_GPU_FIELD_ERROR),
           .polled = nt_get_u64(at + NT_GPU_FIELD_POLLED),
       };
@@ -274,7 +276,7 @@ static int read_position(struct nt_facts *facts, const unsigned char *at) {
 }
 
 static const struct {
-  uint32_t length; /* the least */
+  uint32_t least; /* bytes */
   int (*read)(struct nt_facts *facts, const unsigned char *at);
 } readers[] = {
     [NT_ENTRY_COMM] = {NT_ENTRY_COMM_SIZE, read_comm},
@@ -285,7 +287,7 @@ static const struct {
     [NT_ENTRY_PROCESS] = {NT_ENTRY_PROCESS_SIZE, read_process},
     [NT_ENTRY_PEER] = {NT_ENTRY_PEER_SIZE, read_peer},
     [NT_ENTRY_POSITION] = {NT_ENTRY_POSITION_SIZE, read_position},
-    [NT_ENTRY_GPU] = {NT_ENTRY_GPU_SIZE, read_gpu},
+    [NT_ENTRY_GPU] = {NT_ENTRY_GPU_LEAST, read_gpu},
 };
 _Static_assert(sizeof(struct nt_peer_note) == NT_ENTRY_PEER_SIZE, "peer notes are copied");
 
@@ -297,8 +299,11 @@ int nt_facts_merge(struct nt_facts *facts, const unsigned char *payload, size_t 
   while (nt_entry_next(&cursor, &kind, &at, &size)) {
     if (kind >= sizeof readers / sizeof *readers || !readers[kind].read)
       continue;
-    if (size < readers[kind].length)
+    if (size < readers[kind].least)
       return -NT_ERR_CORRUPT;
+    unsigned char whole[NT_ENTRY_GPU_SIZE] = {0}; /* what an older writer did not have is zero */
+    if (kind == NT_ENTRY_GPU && size < sizeof whole)
+      at = memcpy(whole, at, size);
     int rc = readers[kind].read(facts, at);
     if (rc)
       return rc;

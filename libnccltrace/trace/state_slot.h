@@ -24,7 +24,8 @@ _Static_assert(sizeof(struct nt_comm_facts) == NT_ENTRY_COMM_SIZE,
 
 /* Where a stream has come to; all zero if nobody looked. */
 struct nt_gpu_facts {
-  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, error;
+  uint32_t issued, reached, finished, frozen, frozen_after, unmarked, unmarked_last, followed,
+      error;
   uint64_t polled;
 };
 

@@ -73,6 +73,22 @@ end
 streams "d[1]['launches'] == d[1]['finished'] == d[1]['reached'] == 5"
 check "once it ends, the rest is reached and finished" $? "$(seen)"
 
+start crowd
+hear
+until_streams "d[0]['launches'] == 300 and d[0]['unmarked'] == 44 and d[0]['last_look']"
+check "of more launches than are followed at a time some are without marks" $? "$(seen)"
+calls "[x['gpu'] for x in c if x['function'] == 'AllReduce'] == ['enqueued'] * 300"
+check "those without marks wait behind those that have some" $? "$("$build/nccltrace" show "$trace" 2>&1 | tail)"
+answer
+hear
+until_streams "d[0]['finished'] == 256"
+calls "[x['gpu'] for x in c if x['function'] == 'AllReduce'] == ['done'] * 256 + [None] * 44"
+check "and are not known when these are done" $? "$("$build/nccltrace" show "$trace" 2>&1 | tail)"
+answer
+end
+streams "d[0]['launches'] == d[0]['finished'] == 301 and d[0]['unmarked'] == 44"
+check "the next launch has marks again" $? "$(seen)"
+
 start devices
 end
 streams "sorted(s['device'] for s in d) == [0, 1] and all(s['launches'] == s['finished'] == 5 for s in d)"

@@ -236,10 +236,20 @@ LD_LIBRARY_PATH=$build/sim:$users/numbered run callers callers-change "$work/cal
 [ "$status" = 0 ]
 check "a caller that comes to lie where another one lay reaches its own copy" $? "$(said)"
 
+behind=$users/libpausing.so
+LD_LIBRARY_PATH=$build/sim:$users/numbered run arrives caller-arrives "$work/caller1.so" "$work/caller2.so"
+[ "$status" = 0 ] && grep -qx 'same place yes' "$work/out"
+check "so does one that comes while the other's dlclose has not returned" $? "$(said)"
+
 behind=$one
 run constructor constructor "$users/constructing.so"
 [ "$status" = 0 ]
 check "a constructor may call NCCL while another thread makes its first call" $? "$(said)"
+behind=""
+run destructor destructor "$users/user_linked.so" "$users/destructing.so"
+[ "$status" = 0 ] && grep -qx ended "$work/out"
+check "a destructor may wait for another thread's call, as long as that thread has called before" $? "$(said)"
+
 behind=$nccl
 run first-in-constructor first-in-constructor "$users/constructing.so"
 [ "$status" = 0 ]

@@ -52,6 +52,24 @@ static int streams(void) {
   return 0;
 }
 
+/* More than has marks at a time, behind work that does not end and, later, behind nothing. */
+static int crowd(void) {
+  ncclComm_t comm = one_rank();
+  cudaStream_t stream;
+  check(cudaStreamCreate(&stream), "stream");
+  pthread_mutex_lock(&gate);
+  check(cudaLaunchHostFunc(stream, wait_at_gate, NULL), "host function");
+  for (int i = 0; i < 300; i++)
+    allreduce(comm, stream);
+  pause_for_script("blocked");
+  pthread_mutex_unlock(&gate);
+  check(cudaStreamSynchronize(stream), "sync");
+  pause_for_script("done");
+  allreduce(comm, stream);
+  check(cudaStreamSynchronize(stream), "sync");
+  return 0;
+}
+
 static int devices(void) {
   enum { DEVICES = 2 };
   ncclComm_t comms[DEVICES];
@@ -198,11 +216,9 @@ static int torch(void) {
   return 0;
 }
 
-static const struct named_case cases[] = {{"streams", streams},
-                                          {"devices", devices},
-                                          {"captures", captures},
-                                          {"errors", errors},
-                                          {"torch", torch}};
+static const struct named_case cases[] = {{"streams", streams}, {"crowd", crowd},
+                                          {"devices", devices}, {"captures", captures},
+                                          {"errors", errors},   {"torch", torch}};
 
 int main(int argc, char **argv) {
   return RUN_CASE(cases, argc == 2 ? argv[1] : NULL);

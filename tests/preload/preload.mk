@@ -93,7 +93,7 @@ $(BUILD)/preload/native_throws.so: tests/preload/native_throws.cc $(BUILD)/.flag
 # Copies of NCCL that can be told apart, and users of NCCL linked in every way: tests/cli/resolve.sh.
 NCCL_USERS := $(addprefix $(BUILD)/preload/,numbered/libnccl-1.so numbered/libnccl-2.so numbered/libnccl-3.so \
   user_linked.so user_outer.so user_lazy.so user_numbered1.so user_numbered2.so user_static.so user_symbolic.so user_program libpassing.so \
-  libquota.so libanswering.so libearly.so constructing.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
+  libquota.so libpausing.so libanswering.so libearly.so constructing.so destructing.so resolve_cases resolve_early resolve_cases-asan resolve_cases-tsan)
 scenario: $(NCCL_USERS)
 
 LINK_USER = $(CC) $(NT_CPPFLAGS) $(NT_CFLAGS) -fPIC -shared -o $@ $<
@@ -139,6 +139,10 @@ $(BUILD)/preload/libquota.so: tests/preload/quota_dlsym.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) -ldl
 
+$(BUILD)/preload/libpausing.so: tests/preload/pausing_dlclose.c $(BUILD)/.flags
+	$(call say,LD,$@)
+	$(Q)$(LINK_USER) -ldl
+
 $(BUILD)/preload/libanswering.so: tests/preload/answering_dlsym.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) -ldl
@@ -147,7 +151,7 @@ $(BUILD)/preload/libearly.so: tests/preload/early_user.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER) -ldl
 
-$(BUILD)/preload/constructing.so: tests/preload/constructing.c $(BUILD)/.flags
+$(BUILD)/preload/constructing.so $(BUILD)/preload/destructing.so: $(BUILD)/preload/%.so: tests/preload/%.c $(BUILD)/.flags
 	$(call say,LD,$@)
 	$(Q)$(LINK_USER)
 

@@ -281,6 +281,49 @@ static int callers_change(int n, char **paths) {
   return 0;
 }
 
+/* Called by tests/preload/pausing_dlclose.c when an object has just been unloaded: another one comes to lie there and calls
+ * before the library has had its turn again. */
+static char *arriving;
+static void *left_from;
+
+__attribute__((visibility("default"))) void resolve_unloaded(void);
+void resolve_unloaded(void) {
+  const char *path = arriving;
+  int (*ask)(void) = NULL;
+  arriving = NULL; /* what this closes is of no concern */
+  if (!path)
+    return;
+  void *user = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  check(!user, path);
+  *(void **)&ask = dlsym(user, "user_ask");
+  int *calls = counter_of(user);
+  for (int turn = 0; turn < 3; turn++) {
+    int before = *calls;
+    check(ask() != 0, "ncclGetUniqueId");
+    check(*calls != before + 1, "the call went to the copy of who lay there before");
+  }
+  printf("same place %s\n", (void *)ask == left_from ? "yes" : "no");
+}
+
+static int caller_arrives(int n, char **paths) {
+  int (*ask)(void) = NULL;
+  void *user = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL);
+  (void)n;
+  check(!user, paths[0]);
+  *(void **)&ask = dlsym(user, "user_ask");
+  check(ask() != 0, "ncclGetUniqueId");
+  left_from = (void *)ask;
+  arriving = paths[1];
+  check(dlclose(user), "dlclose");
+  check(arriving != NULL, "nobody saw it go");
+  user = dlopen(paths[1], RTLD_NOW | RTLD_NOLOAD);
+  check(!user, "who came is gone");
+  *(void **)&ask = dlsym(user, "user_ask");
+  int *calls = counter_of(user), before = *calls;
+  check(ask() != 0 || *calls != before + 1, "later calls went to another copy");
+  return 0;
+}
+
 /* A communicator of one copy, in the hands of who is bound to another: the copy that made it is called. */
 static int foreign_comm(int n, char **paths) {
   struct nccl nccl, linked = {0};
@@ -390,6 +433,33 @@ static int constructor(int n, char **paths) {
     usleep(1000);
   check(!dlopen(paths[0], RTLD_NOW), paths[0]);
   pthread_join(thread, NULL);
+  return 0;
+}
+
+/* Whoever has called before goes on calling while an object ends that waits for it: the loader's lock is held all the time. */
+static int (*known_call)(void);
+
+static void *call_again(void *unused) {
+  check(known_call() != 0, "ncclGetUniqueId while an object ends");
+  return unused;
+}
+
+__attribute__((visibility("default"))) void plugin_ends(void);
+void plugin_ends(void) {
+  pthread_t thread;
+  check(pthread_create(&thread, NULL, call_again, NULL), "create");
+  pthread_join(thread, NULL);
+  puts("ended");
+}
+
+static int destructor(int n, char **paths) {
+  void *user = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL), *plugin = dlopen(paths[1], RTLD_NOW);
+  (void)n;
+  check(!user || !plugin, paths[1]);
+  *(void **)&known_call = dlsym(user, "user_ask");
+  call_again(NULL);
+  check(dlclose(plugin), "dlclose");
+  call_again(NULL);
   return 0;
 }
 
@@ -558,10 +628,12 @@ static const struct {
     {"raw", raw},
     {"reopened", reopened},
     {"callers-change", callers_change},
+    {"caller-arrives", caller_arrives},
     {"foreign-comm", foreign_comm},
     {"through-front", through_front},
     {"own-thread", own_thread},
     {"constructor", constructor},
+    {"destructor", destructor},
     {"first-in-constructor", first_in_constructor},
     {"threads", threads},
     {"namespaces", namespaces},

@@ -65,6 +65,21 @@ static void with_an_exit_code_it_has_failed(void **state) {
   job_free(&j);
 }
 
+/* What tells of its death is a file: cut short, it may have lived on behind what is left of it. */
+static void of_a_file_that_is_visibly_cut_a_death_is_undecided(void **state) {
+  (void)state;
+  for (int how = 0; how < 3; how++) {
+    wait_for(3, 1);
+    vanish(1);
+    job_rank(&j, 1)->outlived = how != 2; /* else its area is there and tells */
+    job_rank(&j, 1)->damaged = how != 0;
+    job_rank(&j, 2)->damaged = true; /* no matter: nobody accuses it */
+    const struct nt_finding *finding = judged("dead", "1");
+    assert_int_equal(finding->confidence == NT_UNDECIDED, how == 1);
+    job_free(&j);
+  }
+}
+
 static void an_exit_after_waiting_is_a_consequence_though_it_lingers(void **state) {
   (void)state;
   wait_for(3, 1);
@@ -439,6 +454,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_stuck_in_its_exit_handlers_has_left),
       cmocka_unit_test(with_an_exit_code_it_has_failed),
+      cmocka_unit_test(of_a_file_that_is_visibly_cut_a_death_is_undecided),
       cmocka_unit_test(an_exit_after_waiting_is_a_consequence_though_it_lingers),
       cmocka_unit_test(who_calls_in_its_exit_handlers_is_still_there),
       cmocka_unit_test(who_is_on_its_way_out_does_not_hold_what_it_had_called),

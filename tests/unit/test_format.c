@@ -155,12 +155,13 @@ static void gpu_progress_is_as_documented(void **state) {
 #define F(name, size)                                                                              \
   { #name, NT_GPU_FIELD_##name, size }
   static const struct row entry[] = {
-      F(STREAM, 4),       F(ISSUED, 4),   F(REACHED, 4), F(FINISHED, 4), F(FROZEN, 4),
-      F(FROZEN_AFTER, 4), F(UNMARKED, 4), F(ERROR, 4),   F(POLLED, 8),
+      F(STREAM, 4), F(ISSUED, 4),       F(REACHED, 4),       F(FINISHED, 4),
+      F(FROZEN, 4), F(FROZEN_AFTER, 4), F(UNMARKED, 4),      F(ERROR, 4),
+      F(POLLED, 8), F(FOLLOWED, 4),     F(UNMARKED_LAST, 4),
   };
 #undef F
   COMPARE("GPU", entry);
-  assert_int_equal(NT_GPU_FIELD_POLLED + 8, NT_ENTRY_GPU_SIZE);
+  assert_int_equal(NT_GPU_FIELD_UNMARKED_LAST + 4, NT_ENTRY_GPU_SIZE);
 #define F(name)                                                                                    \
   { #name, NT_MARK_COLUMN_##name, 0 }
   static const struct row columns[] = {F(STREAM), F(KIND),       F(FIRST), F(SPAN),

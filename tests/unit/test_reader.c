@@ -56,6 +56,16 @@ static int open_copy(const char *path, struct nt_trace **trace, struct nt_error 
   return nt_trace_open(path, NT_OPEN_NO_AREA, trace, err);
 }
 
+/* The calls that were made so far, `count` of them, from the file; valid until *trace is closed. */
+static const struct nt_call *read_back(struct fixture *f, int64_t count, struct nt_trace **trace) {
+  struct nt_error err;
+  const struct nt_call *calls;
+  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
+  assert_int_equal(open_copy(f->area.header->file_path, trace, &err), 0);
+  assert_int_equal(nt_trace_calls(*trace, &calls, &err), count);
+  return calls;
+}
+
 static void expect_refusal(const char *path, int code, const char *reason) {
   struct nt_trace *trace;
   struct nt_error err;
@@ -365,12 +375,8 @@ static void a_failed_group_voids_its_members(void **state) {
                                      .group = made[i].group};
     fixture_record(f, &record);
   }
-  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
   struct nt_trace *trace;
-  struct nt_error err;
-  const struct nt_call *calls;
-  assert_int_equal(open_copy(f->area.header->file_path, &trace, &err), 0);
-  assert_int_equal(nt_trace_calls(trace, &calls, &err), 10);
+  const struct nt_call *calls = read_back(f, 10, &trace);
   for (int i = 0; i < 10; i++)
     assert_int_equal(calls[i].flags & NT_CALL_VOID, i == 4 || i == 5 ? NT_CALL_VOID : 0);
   assert_int_equal(calls[3].group, 65535);
@@ -523,12 +529,8 @@ static void a_failed_group_voids_nothing_that_took_effect_at_once(void **state) 
                                      .group = 1};
     fixture_record(f, &record);
   }
-  nt_drain_tick(f->drain, NT_DRAIN_FLUSH);
   struct nt_trace *trace;
-  struct nt_error err;
-  const struct nt_call *calls;
-  assert_int_equal(open_copy(f->area.header->file_path, &trace, &err), 0);
-  assert_int_equal(nt_trace_calls(trace, &calls, &err), MADE + 1);
+  const struct nt_call *calls = read_back(f, MADE + 1, &trace);
   for (size_t i = 0; i < MADE; i++)
     if (!(calls[i].flags & NT_CALL_VOID) == made[i].voided)
       fail_msg("%s in a failed group is%s void", nt_fn_name(made[i].fn),

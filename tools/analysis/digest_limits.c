@@ -152,6 +152,12 @@ static bool lacks_end(const struct nt_inquiry *inquiry, const struct nt_finding 
   return model->ranks[r].cut || nt_model_is_unseen(model, &model->ranks[r], lasts_ns);
 }
 
+/* Of whoever is gone: its file is visibly cut, and nothing else tells of it. It may have gone on behind what is left, and that
+ * it died then is not known. */
+static bool lacks_death(const struct nt_model_rank *rank) {
+  return rank->outlived && (rank->cut || rank->damaged);
+}
+
 /* Nor where a trace lacks its end, which may hold what the others lack. */
 static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
@@ -161,8 +167,10 @@ static void doubt_ends(const struct nt_inquiry *inquiry, struct nt_finding *find
   for (uint32_t r = 0; r < model->rank_count; r++) {
     const bool counts =
         finding->class == NT_CLASS_MISSING && !model->ranks[r].cut && accuses(inquiry, finding, r);
-    if (lacks_end(inquiry, finding, r) &&
-        (counts || (compares && is_concerned(inquiry, finding, r))))
+    const bool died = finding->class == NT_CLASS_DEAD && lacks_death(&model->ranks[r]) &&
+                      accuses(inquiry, finding, r);
+    if (died || (lacks_end(inquiry, finding, r) &&
+                 (counts || (compares && is_concerned(inquiry, finding, r)))))
       (void)nt_finding_add(inquiry->job, &ranks, r);
   }
   if (nt_rank_set_count(&ranks)) {

@@ -20,22 +20,24 @@
 #define LOOK_NS INT64_C(50000000)    /* more than the time between two looks at the device */
 
 static enum nt_progress place(const struct nt_trace_stream *stream, uint32_t launch) {
-  if (!stream->polled_ns || !launch)
-    return NT_PROGRESS_UNKNOWN;
-  if (launch <= stream->finished)
-    return NT_PROGRESS_FINISHED;
-  return launch <= stream->reached ? NT_PROGRESS_REACHED : NT_PROGRESS_ENQUEUED;
+  static const enum nt_progress of_launch[] = {
+      [NT_LAUNCH_UNKNOWN] = NT_PROGRESS_UNKNOWN,
+      [NT_LAUNCH_ENQUEUED] = NT_PROGRESS_ENQUEUED,
+      [NT_LAUNCH_REACHED] = NT_PROGRESS_REACHED,
+      [NT_LAUNCH_FINISHED] = NT_PROGRESS_FINISHED,
+  };
+  return of_launch[nt_trace_launch(stream, launch)];
 }
 
 /* Unfinished when a communicator was aborted: what was seen later means nothing, what was seen before does. */
 static enum nt_progress place_frozen(const struct nt_trace *trace, const struct nt_call *call,
                                      const struct nt_trace_stream *stream, int64_t abort_ns) {
   const struct nt_trace_mark *mark = nt_trace_mark_of(trace, NT_GPU_REACHED, call);
-  if (!mark && stream->polled_ns && call->launch > stream->reached)
-    return NT_PROGRESS_ENQUEUED;
-  if (!mark) /* nothing that was launched before the abort has moved `reached` since */
-    return stream->polled_ns && stream->reached <= stream->frozen ? NT_PROGRESS_REACHED
-                                                                  : NT_PROGRESS_UNKNOWN;
+  /* Nothing that was launched before the abort has moved `reached` since. */
+  const enum nt_progress seen =
+      stream->reached <= stream->frozen ? place(stream, call->launch) : NT_PROGRESS_UNKNOWN;
+  if (!mark || seen == NT_PROGRESS_FINISHED)
+    return seen;
   if (mark->by_ns <= abort_ns)
     return NT_PROGRESS_REACHED;
   return mark->not_before_ns > call->enter_ns + LOOK_NS ? NT_PROGRESS_ENQUEUED
@@ -71,17 +73,13 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
       rank->undone += stream.issued - stream.finished;
     if (stream.polled_ns > rank->gpu_ns)
       rank->gpu_ns = stream.polled_ns;
-    bool gaps =
-        stream.unmarked != 0; /* launches without marks make the head of a stream uncertain */
     for (uint32_t i = 0; i < rank->call_count; i++) {
       struct nt_model_call *call = &rank->calls[i];
       if (call->stream != stream.number || !is_launched(call))
         continue;
       bool frozen = call->launch > stream.frozen_after && call->launch <= stream.frozen;
-      call->progress = (frozen ? place_frozen(trace, &calls[i], &stream, abort_ns)
-                               : place(&stream, call->launch));
-      if (gaps && call->progress == NT_PROGRESS_ENQUEUED && call->launch == stream.finished + 1)
-        call->progress = NT_PROGRESS_UNKNOWN;
+      call->progress =
+          frozen ? place_frozen(trace, &calls[i], &stream, abort_ns) : place(&stream, call->launch);
     }
   }
 }

@@ -17,6 +17,11 @@ static bool stream_of(const struct nt_trace *trace, uint32_t number, struct nt_t
 }
 
 struct nt_gpu_seen nt_gpu_seen_of(const struct nt_trace *trace, const struct nt_call *call) {
+  static const enum nt_gpu_state of_launch[] = {
+      [NT_LAUNCH_ENQUEUED] = NT_SEEN_ENQUEUED,
+      [NT_LAUNCH_REACHED] = NT_SEEN_REACHED,
+      [NT_LAUNCH_FINISHED] = NT_SEEN_DONE,
+  };
   struct nt_gpu_seen seen = {NT_SEEN_NOTHING, -1, -1};
   struct nt_trace_stream stream;
   bool launches = !nt_fn_is_cuda(call->fn) || nt_fn_shape(call->fn) == NT_SHAPE_GRAPH_LAUNCH;
@@ -33,10 +38,8 @@ struct nt_gpu_seen nt_gpu_seen_of(const struct nt_trace *trace, const struct nt_
     seen.state = NT_SEEN_DONE;
   else if (call->launch > stream.frozen_after && call->launch <= stream.frozen)
     seen.state = NT_SEEN_ABORTED;
-  else if (call->launch <= stream.finished)
-    seen.state = NT_SEEN_DONE;
   else
-    seen.state = call->launch <= stream.reached ? NT_SEEN_REACHED : NT_SEEN_ENQUEUED;
+    seen.state = of_launch[nt_trace_launch(&stream, call->launch)];
   return seen;
 }
 
