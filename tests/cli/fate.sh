@@ -179,7 +179,7 @@ else
   check "the kernel kills the rank for lack of memory" $? "status $status $(cat "$work/out1")"
   for ((i = 0; i < 100; i++)); do
     timeout 20 "$build/nccltrace" show --header "$traces/rank0.trace" >"$work/report" 2>&1
-    grep -q '^rank 1 (pid' "$work/report" && break
+    grep -q '^rank 1 (pid .* vanished' "$work/report" && break
     sleep 0.1
   done
   grep -q 'out-of-memory kills in its cgroup since then: 1' "$work/report"
