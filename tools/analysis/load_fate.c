@@ -154,7 +154,7 @@ void nt_settle_stopped(struct nt_model *model) {
     if (rank->state != NT_PROCESS_VANISHED || rank->recorder != NT_RECORDER_TRACE ||
         stood <= STOPPED_NS)
       continue;
-    rank->stood_ns = stood;
+    rank->stood_ns = rank->outlived ? 0 : stood; /* or its file was not written meanwhile */
     rank->gone_ns = seen_there(rank);
   }
 }
