@@ -63,10 +63,9 @@ static bool reorder_group(const struct nt_job *job, const struct nt_member *refe
 /* First position from `from` on at which two members differ, 0 if none in what both have. */
 static uint32_t first_difference(const struct nt_job *job, const struct nt_member *reference,
                                  struct nt_member *member, uint32_t from) {
-  uint32_t low = reference->first > member->first ? reference->first : member->first;
+  const uint32_t low = nt_members_begin(reference, member, from);
   uint32_t high = reference->called < member->called ? reference->called : member->called;
   uint32_t settled = 0; /* groups up to here have been brought into order */
-  low = low && low < from ? from : low;
   for (uint32_t p = low; p <= high && p; p++) {
     uint64_t x = nt_align_signature(reference, p), y = nt_align_signature(member, p);
     if (x == y || !x || !y)
@@ -468,7 +467,7 @@ static void look_behind(const struct nt_job *job, const struct nt_joint *joint, 
   const struct nt_member *base = &joint->members[reference];
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
-    uint32_t begin = base->first > member->first ? base->first : member->first, low, high;
+    uint32_t begin = nt_members_begin(base, member, 1), low, high;
     if (i == reference || begin <= 1 || !compare_sums(job, base, member, begin, &low, &high))
       continue;
     if (!out->hidden_high || high < out->hidden_high) {
@@ -506,6 +505,13 @@ int nt_align_from(const struct nt_job *job, struct nt_joint *joint, uint32_t fro
   }
   out->hidden_low = out->hidden_high = 0;
   return out->position ? collect_votes(job, joint, out) : 0;
+}
+
+bool nt_divergence_only_changed(const struct nt_divergence *divergence) {
+  for (uint32_t i = 0; i < divergence->deviation_count; i++)
+    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
+      return false;
+  return true;
 }
 
 void nt_divergence_free(struct nt_divergence *divergence) {

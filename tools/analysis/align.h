@@ -73,6 +73,8 @@ int nt_align_from(const struct nt_job *job, struct nt_joint *joint, uint32_t fro
  * nothing. Returns 0 or a negative enum nt_err; free both either way. */
 int nt_align_go_past(const struct nt_job *job, struct nt_joint *joint, struct nt_divergence *past,
                      struct nt_divergence *now);
+/* Other arguments alone: nobody left a call out, made one too many, or another order of them. */
+bool nt_divergence_only_changed(const struct nt_divergence *divergence);
 void nt_divergence_free(struct nt_divergence *divergence);
 
 /* The running sum behind a position, if the rank still has it. */

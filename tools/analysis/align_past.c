@@ -15,11 +15,8 @@
 enum { MOST = 64 };
 
 static bool is_of_arguments(const struct nt_divergence *divergence) {
-  for (uint32_t i = 0; i < divergence->deviation_count; i++)
-    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
-      return false;
   return divergence->position && !divergence->captured && !divergence->mixed &&
-         !divergence->hidden_high;
+         !divergence->hidden_high && nt_divergence_only_changed(divergence);
 }
 
 /* The first position that is known to be unfinished on a member, or that one has not called. */

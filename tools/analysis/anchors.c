@@ -272,8 +272,7 @@ struct nt_shift nt_anchors_shift(const struct nt_job *job, const struct nt_joint
   const struct nt_member *a = &joint->members[reference], *b = &joint->members[member];
   struct nt_shift best = {0};
   struct marks of_a = {0}, of_b = {0};
-  uint32_t low = a->first > b->first ? a->first : b->first;
-  low = low && low < from ? from : low;
+  const uint32_t low = nt_members_begin(a, b, from);
   if (!low || low > a->called || low > b->called)
     return best;
   int status = make_marks(job, joint, a, b, low, &of_a);

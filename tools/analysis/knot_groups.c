@@ -17,24 +17,24 @@ struct place {
 };
 
 /* Messages of one shape in the group that the call belongs to. */
-static uint32_t count_in_group(const struct nt_model_rank *rank, const struct nt_model_call *of,
+static uint32_t count_in_group(const struct nt_model_rank *rank, uint32_t call,
                                enum nt_shape shape) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < rank->call_count; i++)
-    count += rank->calls[i].group == of->group && rank->calls[i].thread == of->thread &&
-             nt_fn_shape(rank->calls[i].fn) == shape && nt_call_counts(&rank->calls[i]);
+  uint32_t first, end, count = 0;
+  nt_call_group(rank, call, &first, &end);
+  for (uint32_t i = first; i < end; i++)
+    count += nt_fn_shape(rank->calls[i].fn) == shape && nt_call_counts(&rank->calls[i]);
   return count;
 }
 
 /* The only collective of the group in which the rank made that message; seq 0: there is none. */
 static struct place place_of(const struct nt_job *job, const struct nt_p2p_end *end) {
   const struct nt_model_rank *rank = &job->model->ranks[end->rank];
-  const struct nt_model_call *own = nt_p2p_call(job, end);
   struct place place = {NT_NONE, 0};
-  for (uint32_t i = 0; i < rank->call_count && own->group; i++) {
+  uint32_t first, behind;
+  nt_call_group(rank, end->call, &first, &behind);
+  for (uint32_t i = first; i < behind; i++) {
     const struct nt_model_call *call = &rank->calls[i];
-    if (call->group != own->group || call->thread != own->thread || call->view == NT_NONE ||
-        !nt_fn_is_collective(call->fn) || !nt_call_counts(call))
+    if (call->view == NT_NONE || !nt_fn_is_collective(call->fn) || !nt_call_counts(call))
       continue;
     if (place.seq)
       return (struct place){NT_NONE, 0};
@@ -55,7 +55,8 @@ static uint32_t odd_one(const struct nt_job *job, struct place place, enum nt_sh
     const struct nt_model_call *call = nt_member_call(job, member, place.seq);
     if (!call || !call->group)
       return NT_NONE;
-    const uint32_t count = count_in_group(nt_member_rank(job, member), call, shape);
+    const uint32_t count =
+        count_in_group(nt_member_rank(job, member), member->call[place.seq - member->first], shape);
     if (m < 3) {
       counts[m] = count;
       first[m] = member->rank;

@@ -41,11 +41,6 @@ void nt_load_fate(struct nt_model_rank *rank, const struct nt_trace *trace) {
   rank->blocked_ns = process->gpu_blocked ? process->gpu_beat_ns : 0;
 }
 
-/* Of its heart, by itself and by others. */
-static int64_t last_sign_of(const struct nt_model_rank *rank) {
-  return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
-}
-
 void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note,
                   const struct nt_model_rank *by) {
   const int64_t noticed = (int64_t)note->vanished_ns, beat = (int64_t)note->last_beat_ns;
@@ -53,7 +48,7 @@ void nt_load_note(struct nt_model_rank *rank, const struct nt_peer_note *note,
       (note->world_rank >= 0 && rank->world >= 0 && rank->world != note->world_rank))
     return;
   if (!noticed) {
-    const int64_t until = by->boot && by->boot == rank->boot ? last_sign_of(by) : 0;
+    const int64_t until = by->boot && by->boot == rank->boot ? nt_model_last_sign(by) : 0;
     rank->there_ns = until > rank->there_ns ? until : rank->there_ns;
     return;
   }
@@ -150,11 +145,11 @@ static int64_t seen_there(const struct nt_model_rank *rank) {
 void nt_settle_stopped(struct nt_model *model) {
   for (uint32_t r = 0; r < model->rank_count; r++) {
     struct nt_model_rank *rank = &model->ranks[r];
-    const int64_t stood = seen_there(rank) - nt_model_end(rank);
+    const int64_t until = seen_there(rank), stood = until - nt_model_end(rank);
     if (rank->state != NT_PROCESS_VANISHED || rank->recorder != NT_RECORDER_TRACE ||
         stood <= STOPPED_NS)
       continue;
     rank->stood_ns = rank->outlived ? 0 : stood; /* or its file was not written meanwhile */
-    rank->gone_ns = seen_there(rank);
+    rank->gone_ns = until;
   }
 }

@@ -430,15 +430,9 @@ static int add_gone(struct nt_model *model, int64_t ns) {
   return 0;
 }
 
-/* Each note to the processes that it may be about; first of those that are gone, which tell when whoever notes lived. */
-static int apply_notes(struct nt_trace_loader *loader, bool gone) {
+/* Each note of those that are gone, or of those that are there, to the processes that it may be about. */
+static int apply_notes(struct nt_trace_loader *loader, struct nt_model_rank **sorted, bool gone) {
   struct nt_model *model = &loader->model;
-  struct nt_model_rank **sorted = malloc(((size_t)model->rank_count + 1) * sizeof *sorted);
-  if (!sorted)
-    return -NT_ERR_MEMORY;
-  for (uint32_t i = 0; i < model->rank_count; i++)
-    sorted[i] = &model->ranks[i];
-  qsort(sorted, model->rank_count, sizeof *sorted, by_process);
   int status = 0;
   for (uint32_t i = 0; i < loader->peer_count && !status; i++) {
     const struct nt_peer_note *note = &loader->peers[i].note;
@@ -459,15 +453,28 @@ static int apply_notes(struct nt_trace_loader *loader, bool gone) {
     for (; low < model->rank_count && by_process(&sorted[low], &key) == 0; low++)
       nt_load_note(sorted[low], note, &model->ranks[loader->peers[i].by]);
   }
+  return status;
+}
+
+/* First of those that are gone, which tell until when whoever notes lived. */
+static int apply_all_notes(struct nt_trace_loader *loader) {
+  struct nt_model *model = &loader->model;
+  struct nt_model_rank **sorted = malloc(((size_t)model->rank_count + 1) * sizeof *sorted);
+  if (!sorted)
+    return -NT_ERR_MEMORY;
+  for (uint32_t i = 0; i < model->rank_count; i++)
+    sorted[i] = &model->ranks[i];
+  qsort(sorted, model->rank_count, sizeof *sorted, by_process);
+  int status = apply_notes(loader, sorted, true);
+  if (!status)
+    status = apply_notes(loader, sorted, false);
   free(sorted);
   return status;
 }
 
 int nt_trace_loader_finish(struct nt_trace_loader *loader, int64_t now_ns, struct nt_model *out) {
   struct nt_model *model = &loader->model;
-  int status = apply_notes(loader, true);
-  if (!status)
-    status = apply_notes(loader, false);
+  int status = apply_all_notes(loader);
   model->now_ns = now_ns;
   nt_settle_stopped(model);
   if (!status)

@@ -265,12 +265,16 @@ int64_t nt_model_parted_ns(const struct nt_model_rank *rank) {
   return last;
 }
 
+int64_t nt_model_last_sign(const struct nt_model_rank *rank) {
+  return rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+}
+
 int64_t nt_model_end(const struct nt_model_rank *rank) {
   if (rank->exit_ns)
     return rank->exit_ns;
   if (rank->leaving)
     return last_record_ns(rank);
-  const int64_t beat = rank->gone_ns > rank->last_beat_ns ? rank->gone_ns : rank->last_beat_ns;
+  const int64_t beat = nt_model_last_sign(rank);
   const int64_t record = rank->state == NT_PROCESS_VANISHED ? last_record_ns(rank) : 0;
   return record > beat ? record : beat; /* who makes a call lives */
 }

@@ -297,6 +297,8 @@ bool nt_model_has(const struct nt_model *model, int32_t world);
 /* Ranks of the world without a trace. */
 int64_t nt_model_absent(const struct nt_model *model);
 
+/* The last beat of its heart, by itself and by those who noted it. */
+int64_t nt_model_last_sign(const struct nt_model_rank *rank);
 /* When the process was seen last or ended, or began to; best of what itself and others tell. */
 int64_t nt_model_end(const struct nt_model_rank *rank);
 

@@ -227,16 +227,29 @@ int nt_sequences_build(struct nt_job *job) {
   return status ? status : nt_each(job->model->rank_count, fill_windows, job);
 }
 
+static bool same_group(const struct nt_model_call *a, const struct nt_model_call *b) {
+  return a->group == b->group && a->thread == b->thread;
+}
+
+void nt_call_group(const struct nt_model_rank *rank, uint32_t call, uint32_t *first,
+                   uint32_t *end) {
+  const struct nt_model_call *own = &rank->calls[call];
+  *first = call;
+  *end = call + 1;
+  while (own->group && *first && same_group(&rank->calls[*first - 1], own))
+    --*first;
+  while (own->group && *end < rank->call_count && same_group(&rank->calls[*end], own))
+    ++*end;
+}
+
 void nt_member_group(const struct nt_job *job, const struct nt_member *member, uint32_t position,
                      uint32_t *begin, uint32_t *end) {
   const struct nt_model_call *call = nt_member_call(job, member, position), *other;
   *begin = *end = position;
   if (!call || !call->group)
     return;
-  while ((other = nt_member_call(job, member, *begin - 1)) && other->group == call->group &&
-         other->thread == call->thread)
+  while ((other = nt_member_call(job, member, *begin - 1)) && same_group(other, call))
     --*begin;
-  while ((other = nt_member_call(job, member, *end + 1)) && other->group == call->group &&
-         other->thread == call->thread)
+  while ((other = nt_member_call(job, member, *end + 1)) && same_group(other, call))
     ++*end;
 }

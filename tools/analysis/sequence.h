@@ -29,6 +29,15 @@ uint32_t nt_call_made(const struct nt_job *job, uint32_t rank, uint32_t call);
 /* Has a root that all ranks must pass alike. */
 bool nt_call_has_root(const struct nt_model_call *call);
 
+/* The rank's calls of one NCCL group with this call, as indices: from *first on, in front of *end. A call outside of groups
+ * is alone. */
+void nt_call_group(const struct nt_model_rank *rank, uint32_t call, uint32_t *first, uint32_t *end);
+/* The first position of which both members have the call, or `from`, if that comes later; 0: neither has any. */
+static inline uint32_t nt_members_begin(const struct nt_member *a, const struct nt_member *b,
+                                        uint32_t from) {
+  const uint32_t first = a->first > b->first ? a->first : b->first;
+  return first && first < from ? from : first;
+}
 /* First and last position of the group on this communicator that the call at `position` is in. */
 void nt_member_group(const struct nt_job *job, const struct nt_member *member, uint32_t position,
                      uint32_t *begin, uint32_t *end);

@@ -343,16 +343,11 @@ static bool lacks_other_side(const struct nt_finder *f, const struct nt_p2p *p2p
 static bool is_held_by_its_group(const struct nt_finder *f, const struct nt_p2p *p2p,
                                  const struct nt_p2p_end *end) {
   const struct nt_model_rank *rank = &f->job->model->ranks[end->rank];
-  const struct nt_model_call *own = &rank->calls[end->call];
-  uint32_t first = end->call;
-  if (!own->group || !nt_call_outstanding(f->job, end->rank, end->call))
+  uint32_t first, behind;
+  if (!nt_call_outstanding(f->job, end->rank, end->call))
     return false;
-  while (first && rank->calls[first - 1].group == own->group &&
-         rank->calls[first - 1].thread == own->thread)
-    first--;
-  for (uint32_t i = first; i < rank->call_count && rank->calls[i].group == own->group &&
-                           rank->calls[i].thread == own->thread;
-       i++)
+  nt_call_group(rank, end->call, &first, &behind);
+  for (uint32_t i = first; i < behind; i++)
     if (i != end->call &&
         (lacks_other_side(f, p2p, end->rank, i) || lacks_members(f, end->rank, i)))
       return true;

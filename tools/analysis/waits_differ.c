@@ -7,15 +7,9 @@
 #include "analysis/sequence.h"
 #include "analysis/waits_parts.h"
 
-static bool only_changed(const struct nt_divergence *divergence) {
-  for (uint32_t i = 0; i < divergence->deviation_count; i++)
-    if (divergence->deviations[i].edit.how != NT_EDIT_CHANGED)
-      return false;
-  return true;
-}
-
 bool nt_stuck_counts_behind(const struct nt_divergence *divergence, uint32_t low) {
-  return !divergence->position || (only_changed(divergence) && low != divergence->position);
+  return !divergence->position ||
+         (nt_divergence_only_changed(divergence) && low != divergence->position);
 }
 
 /* The position up to which all have called. */

@@ -87,15 +87,11 @@ static uint32_t operation_of(const struct search *s, uint32_t rank, uint32_t ind
 static void follow_call(struct search *s, uint32_t rank, uint32_t index, uint32_t depth) {
   const struct nt_job *job = s->f->job;
   const struct nt_model_rank *model = &job->model->ranks[rank];
-  const struct nt_model_call *own = &model->calls[index];
-  uint32_t i = index;
-  if (!own->group || !nt_call_outstanding(job, rank, index))
+  uint32_t first, end;
+  if (!model->calls[index].group || !nt_call_outstanding(job, rank, index))
     return;
-  while (i && model->calls[i - 1].group == own->group && model->calls[i - 1].thread == own->thread)
-    i--;
-  for (; i < model->call_count && model->calls[i].group == own->group &&
-         model->calls[i].thread == own->thread;
-       i++) {
+  nt_call_group(model, index, &first, &end);
+  for (uint32_t i = first; i < end; i++) {
     const uint32_t item = operation_of(s, rank, i);
     if (item != NT_NONE)
       tie(s, item, rank, depth);

@@ -336,7 +336,7 @@ static bool is_in_a_call(const struct nt_job *job, uint32_t r) {
 /* Were the calls that pair up made at the same lines, as far as both were read? */
 static bool at_one_line(const struct nt_job *job, const struct nt_member *a,
                         const struct nt_member *b, uint32_t last) {
-  for (uint32_t p = a->first > b->first ? a->first : b->first; p <= last; p++) {
+  for (uint32_t p = nt_members_begin(a, b, 1); p <= last; p++) {
     const struct nt_model_call *x = nt_member_call(job, a, p), *y = nt_member_call(job, b, p);
     if (!x || !y || x->at != y->at)
       return false;
