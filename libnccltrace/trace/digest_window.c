@@ -10,7 +10,7 @@
 
 enum { SHIFT = 9, GROUP_MAX = 1024, LATEST_THREADS = 64 };
 /* The last calls are a frame of their own, so that a first look reads them alone: some more than it takes. */
-enum { LAST_CALLS = 288 };
+enum { LAST_CALLS = 160 };
 
 static int by_time(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -14,7 +14,7 @@
 
 /* Of each trace the last calls are read first, if the traces are large; and where these do not tell, as many as memory is
  * meant for, some 85 bytes each. A file has no fewer than two bytes a call. */
-enum { WINDOW = 256, CALL_BYTES = 2 };
+enum { WINDOW = 128, CALL_BYTES = 2 };
 enum { HEAP_STEP = 8 << 20 }; /* bytes; jobs need hundreds of MB in small pieces */
 #define SMALL_BYTES (UINT64_C(8) << 20)
 #define CALLS_MAX (UINT64_C(20) << 20)
@@ -25,7 +25,7 @@ static const struct nt_option options[] = {
     {OPT_JSON, "json", 'j', NULL, "print the verdict as JSON"},
     {OPT_FULL_STACKS, "full-stacks", 0, NULL, "print every frame of a culprit's stack"},
     {OPT_FULL, "full", 0, NULL, "read all calls, not only the last ones where these decide"},
-    {OPT_WINDOW, "window", 0, "CALLS", "how many calls of each rank are read first (256)"},
+    {OPT_WINDOW, "window", 0, "CALLS", "how many calls of each rank are read first (128)"},
     {OPT_MAX_CALLS, "max-calls", 0, "CALLS", "how many calls memory is meant for (20 million)"},
     {OPT_COLOR, "color", 0, "WHEN", "auto (default), always or never"},
 };
