@@ -46,9 +46,12 @@ BUILD=$build timeout 120 examples/demo/run --simulator >"$dir/demo" 2>"$dir/err"
 check "the demo runs" $? "$(tail -n 5 "$dir/demo" "$dir/err")"
 [ ! -s "$dir/err" ]
 check "without a complaint" $? "$(cat "$dir/err")"
-sample=$(grep '^missing (certain): ' README.md | sed 's/[0-9:.]* UTC$//')
-grep -F 'missing (certain): ' "$dir/demo" | sed 's/[0-9:.]* UTC$//' | grep -qxF -- "$sample"
-check "README.md quotes its verdict" $? "$(grep -h '^missing' README.md "$dir/demo")"
+# Of the report in README.md, which leaves some out, all lines are the demo's but for host, process and time.
+plain() { sed -E 's/[0-9:.]+ UTC/TIME/; s/\([^ ,]+, pid [0-9]+,/(HOST, pid PID,/'; }
+awk '/^```/ { inside = !inside; next } inside && /^missing \(certain\): / { quoted = 1 } inside && quoted { print } !inside { quoted = 0 }' README.md | plain >"$dir/quoted"
+plain <"$dir/demo" | grep -vxFf - "$dir/quoted" >"$dir/differs"
+[ "$(wc -l <"$dir/quoted")" -gt 8 ] && [ ! -s "$dir/differs" ]
+check "README.md quotes its report" $? "$(cat "$dir/differs" "$dir/demo")"
 
 make -qp BUILD="$build" 2>/dev/null | sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' | sort -u >"$dir/targets"
 grep -ohE '(^ *|`)make [a-z][a-z-]*( |`|$)' README.md CONTRIBUTING.md docs/*.md | tr -d '`' |
