@@ -91,6 +91,14 @@ if [ -e "$build/preload/library_cases" ]; then
   check "and its defaults are the real ones" $? "$(diff "$dir/said" "$dir/defaults")"
 fi
 
+# Every class has a section, and a row that leads to it.
+sed -nE 's/^ *\[NT_CLASS_[A-Z0-9_]+\] = "([a-z0-9]+)",/\1/p' tools/analysis/finding.c | sort >"$dir/classes"
+sed -nE 's/^## ([a-z0-9]+)$/\1/p' docs/DIAGNOSES.md | sort >"$dir/sections"
+grep -E '^\| \[`' docs/DIAGNOSES.md | grep -oE '\[`[a-z0-9]+`\]\(#[a-z0-9]+\)' | sed -E 's/\[`(.*)`\]\(#\1\)/\1/' | sort >"$dir/rows"
+echo consistent | sort -u - "$dir/classes" >"$dir/all"
+[ "$(wc -l <"$dir/classes")" -gt 10 ] && cmp -s "$dir/all" "$dir/sections" && cmp -s "$dir/all" "$dir/rows"
+check "docs/DIAGNOSES.md has a row and a section for every class" $? "$(diff "$dir/all" "$dir/sections"; diff "$dir/all" "$dir/rows")"
+
 # Which versions of frames there are.
 version_of() { sed -nE "s/^#define $2 ([0-9]+).*/\1/p" "libnccltrace/trace/$1"; } # HEADER NAME
 calls=$(version_of codec.h NT_CODEC_VERSION) marks=$(version_of mark_codec.h NT_MARKS_VERSION) minor=$(version_of format.h NT_FILE_MINOR)
