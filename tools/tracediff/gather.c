@@ -336,7 +336,8 @@ static void name_strange(struct gather *g) {
     }
   }
   if (shared > 1)
-    snprintf(line, sizeof line, "%s; nor in %u more that are named like logs or dumps", unknown, shared - 1);
+    snprintf(line, sizeof line, "%s; nor in %u more that are named like logs or dumps", unknown,
+             shared - 1);
   if (shared)
     complain_of(g, first, shared > 1 ? line : unknown);
   if (more && g->look.complaints)
