@@ -49,6 +49,10 @@ check "also in JSON" $? "$("$tracediff" --json "$fine")"
   ! grep -q "calls agree" "$work/out"
 check "of ranks without a trace nothing is claimed" $? "$(cat "$work/out")"
 
+"$tracediff" "$fine/rank0.trace" 2>&1 >/dev/null | grep -qx "tracediff: one trace was named, and more lie beside it: tracediff $fine/" &&
+  ! "$tracediff" "$fine/rank0.trace" "$fine/rank1.trace" 2>&1 >/dev/null | grep -q beside
+check "of one trace that was named it is said that more lie beside it" $? "$("$tracediff" "$fine/rank0.trace" 2>&1)"
+
 "$tracediff" "$late" >"$work/out" 2>"$work/err"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^missing (certain): rank 2 never called AllGather #4 on A; ranks 0-1,3 wait in it since ..:..:..\.... UTC$'
 check "the first line is the verdict, status 1" $? "$(head -1 "$work/out")"

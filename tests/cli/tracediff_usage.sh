@@ -105,6 +105,21 @@ files = [entry["file"] for entry in json.load(sys.stdin)["unreadable"]]
 assert files == ["garbage/dump_0", "garbage/dump_1.gz", "garbage/nccl_trace_rank_2"], files' <"$work/out" 2>"$work/why"
 check "--json has the files that cannot be read, and why" $? "$(cat "$work/out" "$work/why")"
 
+mkdir "$work/others"
+for i in 1 2 3 4 5 6 7 8 9; do echo "step $i" >"$work/others/job$i.log"; done
+: >"$work/others/rank0.txt"
+run others
+[ "$status" = 2 ] && [ "$(wc -l <"$work/err")" = 3 ] && grep -q '^tracediff: others/rank0.txt: empty$' "$work/err" &&
+  grep -q '^tracediff: others/job1.log: no trace, .*; nor in 8 more that are named like logs or dumps$' "$work/err" &&
+  tail -n 1 "$work/err" | grep -q 'in others: all its files are of other kinds$'
+check "files of which no more can be said than that they are none share a line" $? "$(cat "$work/err")"
+(cd "$work/parent/b" && exec "$tracediff") >"$work/out" 2>"$work/err"
+[ $? = 2 ] && [ "$(cat "$work/err")" = "tracediff: ./nccltrace does not exist; what can be read lies here: tracediff ." ]
+check "without ./nccltrace the directory is named in which it was started, if it has something" $? "$(cat "$work/err")"
+run --f others
+[ "$status" = 2 ] && grep -q "^tracediff: ambiguous option '--f' " "$work/err"
+check "an option that is cut too short is called ambiguous" $? "$(cat "$work/err")"
+
 run --help
 grep -q 'flight recorder' "$work/out" && grep -q "NCCL's own logs" "$work/out" && [ -z "$(tail -c 1 "$work/out")" ]
 check "--help names all that is read, and ends with a newline" $? "$(cat "$work/out")"

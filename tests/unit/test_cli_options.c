@@ -13,12 +13,13 @@
 
 #include "cli/options.h"
 
-enum { OPT_TAIL = 1, OPT_JSON, OPT_LONG_ONLY };
+enum { OPT_TAIL = 1, OPT_JSON, OPT_LONG_ONLY, OPT_LONG_NAME };
 
 static const struct nt_option options[] = {
     {OPT_TAIL, "tail", 'n', "N", "the last N"},
     {OPT_JSON, "json", 'j', NULL, "JSON,\nin two lines"},
     {OPT_LONG_ONLY, "long-only", 0, NULL, "no letter"},
+    {OPT_LONG_NAME, "long-name", 0, NULL, "no letter either"},
 };
 static struct nt_usage usage = {
     .tool = "tool sub",
@@ -111,7 +112,8 @@ static void wrong_options_are_one_line_and_status_2(void **state) {
     char *option;
     const char *message;
   } cases[] = {
-      {"--what", "tool sub: unknown or ambiguous option '--what' (try 'tool sub --help')\n"},
+      {"--what", "tool sub: unknown option '--what' (try 'tool sub --help')\n"},
+      {"--long", "tool sub: ambiguous option '--long' (try 'tool sub --help')\n"},
       {"-x", "tool sub: unknown option '-x' (try 'tool sub --help')\n"},
       {"--tail", "tool sub: option '--tail' needs an argument (try 'tool sub --help')\n"},
       {"-n", "tool sub: option '-n' needs an argument (try 'tool sub --help')\n"},
@@ -148,6 +150,7 @@ static void help_is_made_from_the_table(void **state) {
                             "  -j, --json       JSON,\n"
                             "                   in two lines\n"
                             "      --long-only  no letter\n"
+                            "      --long-name  no letter either\n"
                             "  -h, --help       print this text\n"
                             "      --version    print the version\n"
                             "\nMore.\n");

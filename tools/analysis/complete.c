@@ -28,9 +28,8 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
     [NT_CLASS_INIT] =
         {"compare how the ranks named above come to unique id, rank and size",
          "check that every rank reaches this creation, and all creations in one order"},
-    [NT_CLASS_MISSING] =
-        {"look at what is done there instead, and at the branch that leads past this call",
-         "a condition that differs between ranks must be agreed upon first"},
+    [NT_CLASS_MISSING] = {"find the branch that leads past this call",
+                          "a condition that differs between ranks must be agreed upon first"},
     [NT_CLASS_EXTRA] = {"find the branch in which only some ranks make this call",
                         "a collective in a rank-dependent branch must be made by all or by none"},
     [NT_CLASS_ORDER] = {"make all ranks issue these operations in one order",
@@ -320,6 +319,55 @@ static void say_all(const struct nt_inquiry *inquiry, struct nt_finding *finding
   free(directory);
 }
 
+static bool is_collective(uint8_t fn) {
+  return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;
+}
+
+/* It made another call in that place of the sequence, or a later one, so a branch led past the call. Else it may as well be stuck
+ * on its way there. */
+static bool went_past(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
+                      uint32_t rank) {
+  const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
+  for (uint32_t i = 0; i < model->call_count; i++) {
+    const struct nt_model_call *call = &model->calls[i];
+    if (call->view != NT_NONE && !(call->flags & NT_CALL_VOID) && call->seq >= finding->seq &&
+        (is_collective(finding->fn) ? is_collective(call->fn) : call->fn == finding->fn) &&
+        inquiry->job->places[rank][call->view].joint == finding->joint)
+      return true;
+  }
+  return false;
+}
+
+/* Where one stands that has not come to the call, as far as that is known: it is the first thing to look at. */
+static void say_stand(const struct nt_inquiry *inquiry, struct nt_finding *finding,
+                      const struct nt_culprit *culprit) {
+  const struct nt_model_dump_thread *now =
+      nt_describe_thread(inquiry->job, culprit->rank, culprit->thread);
+  const char *was = lives(&inquiry->job->model->ranks[culprit->rank]) ? "is" : "was";
+  if (now && now->place)
+    nt_lines_add(&finding->next, "rank %d %s in %s%s%s: find out what holds it up there",
+                 culprit->world, was, now->place, now->doing ? ", " : "",
+                 now->doing ? now->doing : "");
+  else if (!now && culprit->now &&
+           nt_host_wait_in(inquiry->job, culprit->rank, culprit->thread) != NT_NONE)
+    nt_lines_add(&finding->next, "rank %d %s %s: find out what holds it up there", culprit->world,
+                 was, culprit->now);
+}
+
+/* Of a call that is missing. Returns whether some may be stuck on their way to it. */
+static bool say_stands(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
+  uint32_t stuck = 0;
+  for (uint32_t i = 0; i < finding->culprit_count; i++) {
+    const struct nt_culprit *culprit = &finding->culprits[i];
+    if (culprit->rank == NT_NONE || went_past(inquiry, finding, culprit->rank))
+      continue;
+    if (stuck++ < PROCESSES_MAX &&
+        inquiry->job->model->ranks[culprit->rank].state != NT_PROCESS_STOPPED)
+      say_stand(inquiry, finding, culprit);
+  }
+  return stuck != 0;
+}
+
 /* Whose device nobody could look at, among those that the finding is about. */
 static void say_blocked(const struct nt_inquiry *inquiry, struct nt_finding *finding) {
   const struct nt_model *model = inquiry->job->model;
@@ -370,7 +418,11 @@ static bool rests_on_end_of_log(const struct nt_model *model, const struct nt_fi
   }
 }
 
-static void say_next(struct nt_finding *finding) {
+static void say_next(struct nt_finding *finding, bool stuck) {
+  static const char *const on_the_way[] = {
+      "where a rank stands tells whether it is stuck on the way to this call (a data loader, a "
+      "checkpoint, a lock) or was led past it by a branch",
+      "if by a branch: all ranks must agree on its condition before they take it"};
   static const char *const root[] = {
       "let all ranks come to the root in one way: it is a rank of this communicator, not of the "
       "world",
@@ -416,6 +468,9 @@ static void say_next(struct nt_finding *finding) {
     count = 2;
   } else if (finding->was_done) {
     steps = too_early;
+    count = 2;
+  } else if (finding->class == NT_CLASS_MISSING && stuck) {
+    steps = on_the_way;
     count = 2;
   } else if (finding->class == NT_CLASS_STALLED && finding->joint == NT_NONE) {
     steps = creation;
@@ -463,13 +518,14 @@ int nt_complete_findings(struct nt_inquiry *inquiry) {
     nt_say_dumps(inquiry, finding);
     say_blocked(inquiry, finding);
     nt_group_evidence(&finding->evidence);
+    const bool stuck = finding->class == NT_CLASS_MISSING && say_stands(inquiry, finding);
     say_processes(inquiry, finding);
     if (is_of_all(finding->class))
       say_all(inquiry, finding);
     if (finding->class != NT_CLASS_UNDECIDED && finding->confidence == NT_UNDECIDED &&
         finding->joint != NT_NONE && inquiry->job->joints[finding->joint].absent)
       nt_lines_add(&finding->next, "%s", next_steps[NT_CLASS_UNDECIDED][0]);
-    say_next(finding);
+    say_next(finding, stuck);
     if (!nt_rank_set_count(&finding->blame) && finding->confidence == NT_CERTAIN &&
         accuses(finding->class))
       finding->confidence = NT_UNDECIDED;

@@ -77,6 +77,14 @@ static bool is_late_log(int fd, const uint8_t *head, size_t size) {
   return is_log;
 }
 
+static const char unknown[] = "no trace, no flight-recorder dump, and no line of NCCL in it";
+static const char unknown_so_far[] =
+    "no trace, no flight-recorder dump, and no line of NCCL in its first 4 MiB";
+
+bool nt_source_is_unknown(const char *reason) {
+  return reason == unknown || reason == unknown_so_far;
+}
+
 const char *nt_source_refusal(const char *path) {
   static const struct {
     const char *magic, *reason;
@@ -106,9 +114,7 @@ const char *nt_source_refusal(const char *path) {
     return NULL;
   if ((uint8_t)head[0] == 0x80)
     return "a pickle, but no dump of a flight recorder";
-  return status.st_size > SEARCH_BYTES
-             ? "no trace, no flight-recorder dump, and no line of NCCL in its first 4 MiB"
-             : "no trace, no flight-recorder dump, and no line of NCCL in it";
+  return status.st_size > SEARCH_BYTES ? unknown_so_far : unknown;
 }
 
 enum nt_recorder nt_source_detect(const char *path, bool named, bool deep) {

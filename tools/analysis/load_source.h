@@ -18,6 +18,8 @@ enum nt_recorder nt_source_detect(const char *path, bool named, bool deep);
 /* Why a regular file that is nothing of this is none: "empty", "compressed (gzip): uncompress it first" …; NULL if it is no
  * regular file, or begins like one of our traces. */
 const char *nt_source_refusal(const char *path);
+/* Is that all that the reason says: it is none of these? */
+bool nt_source_is_unknown(const char *reason);
 
 /* Reads the whole file and adds what it tells to the loader. On failure (a negative enum nt_err, err filled)
  * the loader is as before. */

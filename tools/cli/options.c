@@ -70,6 +70,15 @@ void nt_options_start(struct nt_options *parser, const struct nt_usage *usage, i
   opterr = 0;
 }
 
+/* Is it the beginning of an option's name? getopt does not tell that from an unknown one. */
+static bool is_ambiguous(const struct nt_options *parser, const char *word) {
+  const char *name = word + strspn(word, "-");
+  for (const struct option *option = parser->longs; *name && option->name; option++)
+    if (!strncmp(option->name, name, strcspn(name, "=")))
+      return true;
+  return false;
+}
+
 /* What getopt disliked, in one line. */
 static int report(struct nt_options *parser, int code) {
   const char *word = optind > 0 && optind <= parser->argc ? parser->argv[optind - 1] : "";
@@ -82,7 +91,8 @@ static int report(struct nt_options *parser, int code) {
   if (optopt != 0)
     return nt_options_bad(parser->usage, "unknown option '-%c'",
                           isprint((unsigned char)optopt) ? optopt : '?');
-  return nt_options_bad(parser->usage, "unknown or ambiguous option '%s'", word);
+  return nt_options_bad(parser->usage, "%s option '%s'",
+                        is_ambiguous(parser, word) ? "ambiguous" : "unknown", word);
 }
 
 static int stop(struct nt_options *parser, int status) {

@@ -310,19 +310,36 @@ static bool is_alike(const struct gather *g, const char *path) {
   return false;
 }
 
-/* Files that are nothing known, but look as if they should be. */
+/* Files that are nothing known, but look as if they should be. Where nothing was read at all, those of which no more can be
+ * said than that share a line. */
 static void name_strange(struct gather *g) {
-  uint32_t told = 0, more = 0;
+  const char *first = NULL, *unknown = NULL;
+  char line[256];
+  uint32_t told = 0, more = 0, shared = 0;
   for (size_t i = 0; i < g->strange_count; i++) {
     const char *path = g->strange[i];
-    if (!(g->loaded ? is_alike(g, path) : nt_unusable_is_meant(path)))
+    const bool meant = g->loaded ? is_alike(g, path) : nt_unusable_is_meant(path);
+    const char *reason = meant ? nt_source_refusal(path) : NULL;
+    if (!reason)
       continue;
-    const char *reason = nt_source_refusal(path);
-    if (reason && told < STRANGE_MAX)
-      refuse(g, path, reason);
-    more += reason && told >= STRANGE_MAX;
-    told += reason != NULL;
+    const bool shares = !g->loaded && nt_source_is_unknown(reason);
+    if (shares && !shared++) {
+      first = path;
+      unknown = reason;
+    }
+    if (told++ < STRANGE_MAX) {
+      nt_model_unreadable(&g->loader.model, path, reason);
+      if (!shares)
+        complain_of(g, path, reason);
+    } else {
+      more += !shares;
+    }
   }
+  if (shared > 1)
+    snprintf(line, sizeof line, "%s; nor in %u more that are named like logs or dumps", unknown,
+             shared - 1);
+  if (shared)
+    complain_of(g, first, shared > 1 ? line : unknown);
   if (more && g->look.complaints)
     fprintf(g->look.complaints, "tracediff: and %u more files that cannot be read\n", more);
 }

@@ -59,6 +59,18 @@ static void complain(const struct nt_model *model, int loaded, char **paths, int
   free(text);
 }
 
+/* One trace was named, and the others that it would need lie beside it. */
+static void hint_beside(const struct nt_verdict *verdict, char **paths, int count) {
+  char *directory =
+      count == 1 && nt_rank_set_count(&verdict->missing) ? nt_unusable_beside(paths[0]) : NULL;
+  if (directory) {
+    fputs("tracediff: one trace was named, and more lie beside it: tracediff ", stderr);
+    nt_text_escape_print(stderr, directory);
+    fputc('\n', stderr);
+  }
+  free(directory);
+}
+
 static bool parse_calls(const char *text, uint64_t most, uint64_t *out) {
   char *end;
   *out = strtoull(text, &end, 10);
@@ -116,6 +128,7 @@ int main(int argc, char **argv) {
       fputs("tracediff: the report could not be written\n", stderr);
     else
       status = verdict.count ? 1 : 0;
+    hint_beside(&verdict, paths, count);
   }
   nt_verdict_free(&verdict);
   nt_model_free(&model);

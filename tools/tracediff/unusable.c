@@ -68,10 +68,13 @@ bool nt_unusable_is_alike(const char *a, const char *b) {
   return true;
 }
 
-static bool is_usable(const char *path) {
+static bool is_named_trace(const char *path) {
   const size_t length = strlen(path);
-  return (length > 6 && !strcmp(path + length - 6, ".trace")) ||
-         nt_source_detect(path, false, false) != NT_RECORDER_TRACE;
+  return length > 6 && !strcmp(path + length - 6, ".trace");
+}
+
+static bool is_usable(const char *path) {
+  return is_named_trace(path) || nt_source_detect(path, false, false) != NT_RECORDER_TRACE;
 }
 
 static bool has_usable(const char *path) {
@@ -158,6 +161,8 @@ static bool find_fallback(char *out, size_t size) {
 /* Of a path that is not there; -1: no memory. */
 static int absence_text(const char *path, bool implied, char **text) {
   char fallback[PATH_MAX];
+  if (implied && has_usable("."))
+    return asprintf(text, "%s does not exist; what can be read lies here: tracediff .", path);
   if (implied && find_fallback(fallback, sizeof fallback))
     return asprintf(text,
                     "%s does not exist; where a job could not make it its traces lie in %s: "
@@ -194,6 +199,25 @@ static char *path_text(const char *path, bool implied) {
     length = asprintf(&text, "%s: %s", path, strerror(errno));
   }
   return length < 0 ? NULL : text;
+}
+
+char *nt_unusable_beside(const char *path) {
+  char *directory = NULL;
+  const char *name = nt_base_name(path);
+  uint32_t traces = 0;
+  if (nt_gather_is_file(path) && asprintf(&directory, "%.*s", name > path ? (int)(name - path) : 1,
+                                          name > path ? path : ".") < 0)
+    return NULL;
+  DIR *stream = directory ? opendir(directory) : NULL;
+  const struct dirent *entry;
+  while (stream && (entry = readdir(stream)))
+    traces += is_named_trace(entry->d_name);
+  if (stream)
+    closedir(stream);
+  if (traces > 1)
+    return directory;
+  free(directory);
+  return NULL;
 }
 
 char *nt_unusable_text(char **paths, int count, bool implied) {
