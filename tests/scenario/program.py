@@ -283,9 +283,16 @@ class Plan:
         for rank, trace in enumerate(self.traces):
             for comm in trace.comms:
                 table.setdefault(comm.key, {}).setdefault(rank, [])
-            for call in trace.calls:
+            for call in trace.calls[:self._calls_before_launches_differ()]:
                 table[call.comm.key][rank].append(call)
         return {key: ranks for key, ranks in table.items() if self._is_whole(key, ranks) and not self._is_shared(key)}
+
+    def _calls_before_launches_differ(self) -> int | None:
+        """How many operations ranks call before not all make the same launch; None: they launch alike. What is called
+        later may pair up with a launch."""
+        rows = [trace.launches for trace in self.traces]
+        alike = _common_prefix(rows)
+        return min((row[alike][1] for row in rows if len(row) > alike), default=None)
 
     def _is_shared(self, key: tuple) -> bool:
         """Whether several threads of a rank use the communicator: in which order is not known."""

@@ -81,6 +81,11 @@ class Agreement(unittest.TestCase):
         self.assertFalse(plan(graphs + "on 0 launch H\nunless 0 launch G").replays_agree)
         self.assertFalse(plan(graphs + "on 0 launch H\nallgather A i8 1\nunless 0 launch H").replays_agree)
 
+    def test_calls_behind_launches_that_differ_agree_on_nothing(self):
+        graph = "comm A = init all\nallgather A i8 1\ngraph G {\nallgather A i8 1\n}\nlaunch G\n"
+        self.assertEqual(limits(graph + "allgather A i8 1", 2), {0: 3, 1: 3})
+        self.assertEqual(limits(graph + "on 0 launch G\nallgather A i8 1", 2), {0: 2, 1: 2})
+
     def test_threads_that_share_a_communicator_agree_on_nothing(self):
         text = "comm A = init all\ncomm B = init all\nallgather A i8 1\nthread {\nallgather B i8 1\n%s}\n"
         self.assertEqual(len(plan(text % "").agreed), 2)

@@ -419,6 +419,44 @@ static void a_window_that_returned_holds_nobody(void **state) {
   assert_verdict(&j, "consistent");
 }
 
+/* Members that launch one more than the others, all of which finished, in front of what all call and wait in. */
+static void launch_unevenly(uint32_t ranks, const char *members, const char *more) {
+  const uint32_t a = start(ranks, members);
+  capture_all(a, 64, 1);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 0; r < ranks; r++)
+    if (strchr(more, (char)('0' + r)))
+      launch(r, 1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 0; r < ranks; r++)
+    job_call(&j, r, a, NT_FN_AllReduce, 1024)->progress = NT_PROGRESS_REACHED;
+}
+
+static void a_launch_that_paired_up_with_another_call_is_extra(void **state) {
+  (void)state;
+  launch_unevenly(4, "0-3", "3");
+  assert_verdict(&j, "extra cudaGraphLaunch 2 blame 3 waiting 0-3");
+}
+
+static void a_launch_whose_peers_paired_up_with_another_call_is_missing(void **state) {
+  (void)state;
+  launch_unevenly(4, "0-3", "012");
+  assert_verdict(&j, "missing cudaGraphLaunch 2 blame 3 waiting 0-3");
+}
+
+static void two_against_two_launches_accuse_nobody(void **state) {
+  (void)state;
+  launch_unevenly(4, "0-3", "01");
+  assert_verdict(&j, "extra cudaGraphLaunch 2 blame  waiting 0-3");
+}
+
+static void a_launch_and_a_call_that_changed_places_are_not_one_too_many(void **state) {
+  (void)state;
+  launch_unevenly(3, "0-2", "2");
+  launch(0, 1, NT_PROGRESS_UNKNOWN);
+  launch(1, 1, NT_PROGRESS_UNKNOWN);
+  assert_verdict(&j, "stalled AllReduce 2 blame  waiting 0-2");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(captured_calls_hold_nobody),
@@ -432,6 +470,10 @@ int main(void) {
       cmocka_unit_test(a_graph_and_an_eager_call_in_opposite_order_are_a_cycle),
       cmocka_unit_test(a_launch_in_place_of_a_call_is_order_where_it_was_not_repeated),
       cmocka_unit_test(a_launch_more_than_the_others_made_is_extra),
+      cmocka_unit_test(a_launch_that_paired_up_with_another_call_is_extra),
+      cmocka_unit_test(a_launch_whose_peers_paired_up_with_another_call_is_missing),
+      cmocka_unit_test(two_against_two_launches_accuse_nobody),
+      cmocka_unit_test(a_launch_and_a_call_that_changed_places_are_not_one_too_many),
       cmocka_unit_test(launches_are_not_counted_where_calls_are_lost),
       cmocka_unit_test(a_rank_that_captured_nothing_is_not_said_to_lack_a_launch),
       cmocka_unit_test(a_graph_replays_what_was_put_into_it),

@@ -44,9 +44,10 @@ static enum nt_progress place_frozen(const struct nt_trace *trace, const struct 
                                                         : NT_PROGRESS_UNKNOWN;
 }
 
-static bool is_launched(const struct nt_model_call *call) {
+/* On a stream; where the GPU is not followed it has no number there. */
+static bool is_enqueued(const struct nt_model_call *call) {
   enum nt_shape shape = nt_fn_shape(call->fn);
-  return call->stream && call->launch && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
+  return call->stream && !(call->flags & (NT_CALL_CAPTURED | NT_CALL_VOID)) &&
          (nt_fn_is_collective(call->fn) || nt_call_is_message(call) ||
           shape == NT_SHAPE_GRAPH_LAUNCH);
 }
@@ -75,7 +76,7 @@ static void place_calls(struct nt_model_rank *rank, const struct nt_trace *trace
       rank->gpu_ns = stream.polled_ns;
     for (uint32_t i = 0; i < rank->call_count; i++) {
       struct nt_model_call *call = &rank->calls[i];
-      if (call->stream != stream.number || !is_launched(call))
+      if (call->stream != stream.number || !call->launch || !is_enqueued(call))
         continue;
       bool frozen = call->launch > stream.frozen_after && call->launch <= stream.frozen;
       call->progress =
@@ -115,7 +116,7 @@ static void place_by_waits(struct nt_model_rank *rank) {
     bool returned = call->exit_ns && call->exit_ns < abort_ns && call->result == 0;
     if (nt_fn_is_host_wait(call->fn) && returned)
       add_wait(&waited, call);
-    else if (is_launched(call) && call->progress != NT_PROGRESS_FINISHED && call->exit_ns &&
+    else if (is_enqueued(call) && call->progress != NT_PROGRESS_FINISHED && call->exit_ns &&
              !(call->flags & NT_CALL_IN_PROGRESS) && was_waited(&waited, call->stream))
       call->progress = NT_PROGRESS_FINISHED;
   }

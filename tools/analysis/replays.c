@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/graphs.h"
+#include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
@@ -154,14 +155,106 @@ static uint32_t first_difference(const struct nt_joint *joint, const struct nt_r
   return 0;
 }
 
+/* ---- unequal numbers ------------------------------------------------------------------------------ */
+
+uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
+                           uint32_t joint, uint32_t member, uint32_t seq) {
+  const struct nt_replay_row *row = &replays->rows[joint][member];
+  const int64_t enter_ns = nt_member_call(job, &job->joints[joint].members[member], seq)->enter_ns;
+  uint32_t before = 0;
+  while (before < row->count && row->list[before].enter_ns < enter_ns)
+    before++;
+  return before;
+}
+
+/* All members called the same there, and none captured it. */
+static bool is_common_call(const struct nt_job *job, const struct nt_joint *joint, uint32_t seq) {
+  const struct nt_model_call *first = NULL;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    const struct nt_model_call *call = nt_member_call(job, &joint->members[m], seq);
+    if (!call || (call->flags & NT_CALL_CAPTURED) ||
+        (first && nt_call_signature(call) != nt_call_signature(first)))
+      return false;
+    first = call;
+  }
+  return first != NULL;
+}
+
+/* The launches in front of a common call that most members made. */
+static struct nt_uneven count_votes(const struct nt_joint *joint, const uint32_t *before,
+                                    uint32_t seq) {
+  struct nt_uneven uneven = {.seq = seq};
+  uint32_t best = 0;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    uint32_t votes = 0;
+    for (uint32_t k = 0; k < joint->member_count; k++)
+      votes += before[k] == before[m];
+    if (votes > best || (votes == best && before[m] < uneven.common))
+      uneven.common = before[m];
+    best = votes > best ? votes : best;
+  }
+  uneven.decided = 2 * best > joint->member_count + joint->absent;
+  if (best == joint->member_count)
+    uneven.seq = 0;
+  return uneven;
+}
+
+/* Nothing that came later makes up for it, as where two calls changed places; and no launch in front is unfinished. */
+static bool is_lasting(const struct nt_job *job, const struct nt_replays *replays, uint32_t index,
+                       const uint32_t *before, uint32_t common) {
+  const struct nt_joint *joint = &job->joints[index];
+  uint32_t least = UINT32_MAX, most = 0;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    const struct nt_replay_row *row = &replays->rows[index][m];
+    for (uint32_t p = 0; p < before[m]; p++)
+      if (nt_call_unfinished(job, joint->members[m].rank, row->list[p].call))
+        return false;
+    if (before[m] != common)
+      continue;
+    least = row->count < least ? row->count : least;
+    most = row->count > most ? row->count : most;
+  }
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    const uint32_t count = replays->rows[index][m].count;
+    if ((before[m] > common && count <= most) || (before[m] < common && count >= least))
+      return false;
+  }
+  return true;
+}
+
+static int find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t index) {
+  const struct nt_joint *joint = &job->joints[index];
+  uint32_t low = UINT32_MAX, launches = 0;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    low = joint->members[m].called < low ? joint->members[m].called : low;
+    launches += out->rows[index][m].count;
+  }
+  uint32_t *before = launches ? calloc((size_t)joint->member_count + 1, sizeof *before) : NULL;
+  if (launches && !before)
+    return -NT_ERR_MEMORY;
+  for (uint32_t seq = 1; launches && seq <= low && !out->uneven[index].seq; seq++) {
+    if (!is_common_call(job, joint, seq))
+      continue;
+    for (uint32_t m = 0; m < joint->member_count; m++)
+      before[m] = nt_replays_before(job, out, index, m, seq);
+    const struct nt_uneven uneven = count_votes(joint, before, seq);
+    if (uneven.seq && !is_lasting(job, out, index, before, uneven.common))
+      break;
+    out->uneven[index] = uneven;
+  }
+  free(before);
+  return 0;
+}
+
 int nt_replays_find(const struct nt_job *job, struct nt_replays *out) {
   int status = 0;
   memset(out, 0, sizeof *out);
   out->rows = calloc((size_t)job->joint_count + 1, sizeof *out->rows);
   out->members = calloc((size_t)job->joint_count + 1, sizeof *out->members);
   out->diverged = calloc((size_t)job->joint_count + 1, sizeof *out->diverged);
+  out->uneven = calloc((size_t)job->joint_count + 1, sizeof *out->uneven);
   out->joint_count = job->joint_count;
-  if (!out->rows || !out->members || !out->diverged)
+  if (!out->rows || !out->members || !out->diverged || !out->uneven)
     return -NT_ERR_MEMORY;
   for (uint32_t i = 0; i < job->joint_count && !status; i++) {
     out->rows[i] = calloc((size_t)job->joints[i].member_count + 1, sizeof *out->rows[i]);
@@ -186,6 +279,8 @@ int nt_replays_find(const struct nt_job *job, struct nt_replays *out) {
       if (out->rows[i][m].count)
         qsort(out->rows[i][m].list, out->rows[i][m].count, sizeof *out->rows[i][m].list, by_time);
     out->diverged[i] = first_difference(joint, out->rows[i]);
+    if (!out->diverged[i])
+      status = find_uneven(job, out, i);
   }
   return status;
 }
@@ -196,6 +291,7 @@ void nt_replays_free(struct nt_replays *replays) {
   free(replays->rows);
   free(replays->members);
   free(replays->diverged);
+  free(replays->uneven);
   memset(replays, 0, sizeof *replays);
 }
 

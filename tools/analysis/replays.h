@@ -24,10 +24,20 @@ struct nt_replay_row {
   bool captures; /* it has captured collectives on the communicator */
 };
 
+/* A collective that all members called alike behind unequal numbers of launches, all of which had finished: so one was too many or
+ * left out, and paired up with something else. */
+struct nt_uneven {
+  uint32_t seq;    /* of the collective; 0: there is none */
+  uint32_t common; /* launches in front of it on most members */
+  bool
+      decided; /* these are more than half, also if all members without a trace were of another mind */
+};
+
 struct nt_replays {
   struct nt_replay_row **rows; /* by joint and member; NULL where nothing is known */
   uint32_t *members;           /* by joint: their number */
   uint32_t *diverged; /* by joint: first position at which members replay different graphs, or 0 */
+  struct nt_uneven *uneven; /* by joint */
   uint32_t joint_count;
 };
 
@@ -38,6 +48,10 @@ void nt_replays_free(struct nt_replays *replays);
 /* NULL if the member has launched less, or nothing is known. */
 const struct nt_replay *nt_replay_at(const struct nt_replays *replays, uint32_t joint,
                                      uint32_t member, uint32_t position);
+
+/* How many launches the member made in front of its collective at `seq`, which is there. */
+uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
+                           uint32_t joint, uint32_t member, uint32_t seq);
 
 /* Operations that the graph of a rank holds, as indices of its calls: the collectives on a communicator or, with NT_NONE,
  * all, messages included. The caller frees it. */

@@ -342,18 +342,27 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
   return 0;
 }
 
+/* In operations of one communicator. */
+static int stuck_of_joint(struct nt_finder *f, uint32_t index,
+                          const struct nt_divergence *divergence) {
+  const bool uneven = f->out->replays.uneven[index].seq && !divergence->position &&
+                      !divergence->hidden_high && !divergence->mixed;
+  if (uneven)
+    return nt_stuck_uneven(f, index);
+  int status = nt_stuck_divergence(f, index, divergence);
+  if (!status)
+    status = stuck_collective(f, index, divergence);
+  if (!status)
+    status = nt_stuck_device(f, index, divergence);
+  return status ? status : nt_stuck_replay(f, index, divergence);
+}
+
 static int list_stuck(struct nt_finder *f, const struct nt_p2p *p2p,
                       const struct nt_creations *creations,
                       const struct nt_divergence *divergences) {
   int status = 0;
   for (uint32_t i = 0; i < f->job->joint_count && !status; i++) {
-    status = nt_stuck_divergence(f, i, &divergences[i]);
-    if (!status)
-      status = stuck_collective(f, i, &divergences[i]);
-    if (!status)
-      status = nt_stuck_device(f, i, &divergences[i]);
-    if (!status)
-      status = nt_stuck_replay(f, i, &divergences[i]);
+    status = stuck_of_joint(f, i, &divergences[i]);
     if (!status)
       status = nt_stuck_split(f, i);
   }

@@ -35,11 +35,9 @@ static uint32_t call_at(const struct nt_member *member, uint32_t position) {
              : member->call[position - member->first];
 }
 
-static int stuck_divergence(struct nt_finder *f, uint32_t index,
-                            const struct nt_divergence *divergence) {
+/* Who waits in the operation at the position, or in a later one up to `last`. */
+static int stuck_from(struct nt_finder *f, uint32_t index, uint32_t position, uint32_t last) {
   const struct nt_joint *joint = &f->job->joints[index];
-  const uint32_t position = nt_stuck_differs_from(divergence), low = common_of(joint);
-  const uint32_t last = nt_stuck_counts_behind(divergence, low) ? low : UINT32_MAX;
   struct nt_stuck *stuck = nt_stuck_add(f, NT_STUCK_DIVERGED, index, joint->member_count);
   if (!stuck)
     return -NT_ERR_MEMORY;
@@ -57,6 +55,17 @@ static int stuck_divergence(struct nt_finder *f, uint32_t index,
       nt_stuck_note_later(f, stuck, member, position, last);
   }
   return 0;
+}
+
+static int stuck_divergence(struct nt_finder *f, uint32_t index,
+                            const struct nt_divergence *divergence) {
+  const uint32_t low = common_of(&f->job->joints[index]);
+  return stuck_from(f, index, nt_stuck_differs_from(divergence),
+                    nt_stuck_counts_behind(divergence, low) ? low : UINT32_MAX);
+}
+
+int nt_stuck_uneven(struct nt_finder *f, uint32_t index) {
+  return stuck_from(f, index, f->out->replays.uneven[index].seq, UINT32_MAX);
 }
 
 bool nt_stuck_is_past_hidden(const struct nt_finder *f, uint32_t index,

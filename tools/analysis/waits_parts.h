@@ -86,6 +86,8 @@ int nt_stuck_windows(struct nt_finder *f);
 /* Messages whose other side may be any member without a trace. */
 int nt_stuck_unplaced(struct nt_finder *f);
 
+/* Operations behind unequal numbers of launches (replays.h). */
+int nt_stuck_uneven(struct nt_finder *f, uint32_t joint);
 /* Launches of captured graphs. */
 int nt_stuck_replay(struct nt_finder *f, uint32_t joint, const struct nt_divergence *divergence);
 
