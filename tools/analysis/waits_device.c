@@ -190,12 +190,16 @@ static int64_t note_members(struct nt_finder *f, struct nt_stuck *stuck,
   return last + young;
 }
 
-/* The freeze point does not end the wait: is a device of a process that lives still at other work now? */
+/* The freeze point does not end the wait: is a device of a process that lives still at other work now, or is a process stopped? */
 static bool is_young(const struct nt_finder *f, const struct nt_stuck *stuck, int64_t until) {
-  bool blocked = stuck->blocked_count != 0;
-  for (uint32_t i = 0; i < stuck->blocked_count && blocked; i++)
-    blocked = nt_model_was_there(&f->job->model->ranks[stuck->blocked[i]], until);
-  return now_of(f) < until && !blocked;
+  const struct nt_model_rank *ranks = f->job->model->ranks;
+  bool stays = stuck->blocked_count != 0;
+  for (uint32_t i = 0; i < stuck->blocked_count && stays; i++)
+    stays = nt_model_was_there(&ranks[stuck->blocked[i]], until);
+  for (uint32_t i = 0; i < stuck->waiter_count && !stays; i++)
+    stays = ranks[stuck->waiters[i]].state == NT_PROCESS_STOPPED &&
+            nt_model_was_there(&ranks[stuck->waiters[i]], until);
+  return now_of(f) < until && !stays;
 }
 
 void nt_stuck_note_front(struct nt_finder *f, struct nt_stuck *stuck,
