@@ -210,14 +210,14 @@ static int blame(const struct nt_knot *knot, uint32_t common, struct nt_finding 
   return status;
 }
 
-/* A creation against operations of another kind: two creations tell an order, of these one may have been left out. */
+/* A creation against operations of another kind: two creations tell an order, as an end does, of these one may have been left out. */
 static bool is_creation_against_calls(const struct nt_knot *knot) {
   bool creation = false, other = false;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const enum nt_stuck_kind kind = nt_knot_stuck(knot, i)->kind;
     const bool creates = kind == NT_STUCK_INIT || kind == NT_STUCK_SPLIT;
     creation |= creates;
-    other |= !creates;
+    other |= !creates && kind != NT_STUCK_TEARDOWN;
   }
   return creation && other;
 }
