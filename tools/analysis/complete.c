@@ -18,7 +18,7 @@ static const char *const next_steps[NT_CLASS_LIMIT][3] = {
     [NT_CLASS_DEAD] =
         {"look for the cause in the log of that process, in dmesg (OOM killer, Xid) and in "
          "the scheduler's records of its node",
-         "the other ranks are innocent: they wait until they are ended"},
+         "those that wait for it are innocent: they do so until they are ended"},
     [NT_CLASS_LEFT] =
         {"find out why it had less to do: uneven data, an early stop or a return that the "
          "other ranks did not take",

@@ -326,6 +326,8 @@ static void decide_fates(const struct nt_search *s, struct nt_freeze *out) {
     const struct nt_model_rank *rank = &model->ranks[i];
     int64_t end = nt_model_end(rank);
     out->fates[i].likely = s->late[i];
+    const struct nt_end event = {end, i, NT_FREEZE_DEATH};
+    out->fates[i].echo = nt_model_is_over(rank) && nt_freeze_is_echo(s, &event);
     if (!nt_model_is_over(rank) || end >= out->ns)
       continue;
     out->fates[i].ns = end;

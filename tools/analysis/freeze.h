@@ -24,6 +24,7 @@ struct nt_fate {
   bool
       likely; /* all ended within a moment, and only one thing tells that it was first; or it ended in a wait for what came late */
   bool lives; /* on its way out: it calls nothing more, but what it had called goes on */
+  bool echo;  /* it ended, then or later, since NCCL had refused it a call for another one's end */
 };
 
 enum nt_freeze_why {

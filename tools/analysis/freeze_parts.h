@@ -50,6 +50,9 @@ int nt_freeze_facts(struct nt_search *s);
 bool nt_freeze_reacts(const struct nt_end *end);
 /* Had the rank that ended been waiting by then? */
 bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *end);
+/* Its last call was refused because a member of that communicator had ended before: however short it waited, what it did then is
+ * the consequence. */
+bool nt_freeze_is_echo(const struct nt_search *s, const struct nt_end *event);
 /* Had others waited for this rank, much longer than they ever did before, when it ended at `ns`? Then what it did
  * instead is the cause, and its end but a consequence: somebody gave up on it. */
 bool nt_freeze_was_awaited_long(const struct nt_search *s, uint32_t rank, int64_t ns);

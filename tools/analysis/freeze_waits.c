@@ -129,13 +129,33 @@ bool nt_freeze_reacts(const struct nt_end *end) {
   return end->why == NT_FREEZE_ABORT || end->why == NT_FREEZE_DEATH;
 }
 
+bool nt_freeze_is_echo(const struct nt_search *s, const struct nt_end *event) {
+  const struct nt_model_rank *ranks = s->job->model->ranks, *rank = &ranks[event->rank];
+  const struct nt_model_call *last = NULL;
+  for (uint32_t i = rank->call_count; i-- > 0 && !last;)
+    if (rank->calls[i].view != NT_NONE && rank->calls[i].enter_ns <= event->ns &&
+        nt_freeze_waits_for_others(nt_fn_shape(rank->calls[i].fn)))
+      last = &rank->calls[i];
+  if (!last || !(last->flags & NT_CALL_VOID) || last->result != ncclRemoteError || !last->exit_ns)
+    return false;
+  const uint32_t joint = s->job->places[event->rank][last->view].joint;
+  if (joint != NT_NONE && s->job->joints[joint].absent)
+    return true; /* that one may have */
+  for (uint32_t m = 0; joint != NT_NONE && m < s->job->joints[joint].member_count; m++) {
+    const struct nt_model_rank *other = &ranks[s->job->joints[joint].members[m].rank];
+    if (other != rank && nt_model_is_over(other) && nt_model_end(other) <= last->exit_ns)
+      return true;
+  }
+  return false;
+}
+
 bool nt_freeze_had_waited(const struct nt_search *s, const struct nt_end *event) {
   const struct nt_model_rank *rank = &s->job->model->ranks[event->rank];
   const struct nt_rank_facts *facts = &s->ranks[event->rank];
   const bool reacts = nt_freeze_reacts(event);
   if (facts->outstanding_ns <= event->ns - s->wait_ns ||
       s->message_ns[event->rank] <= event->ns - s->wait_ns ||
-      waited_in_call(s, event->rank, event->ns))
+      waited_in_call(s, event->rank, event->ns) || (reacts && nt_freeze_is_echo(s, event)))
     return true;
   bool all = reacts && facts->everyone_ns > event->ns;
   uint32_t count = all ? rank->view_count : facts->view_count;

@@ -119,6 +119,18 @@ static bool is_own_message(const struct nt_knot *knot, const struct nt_finding *
          nt_rank_set_has(&finding->blame, (uint32_t)world);
 }
 
+/* Heads the lines on how far its members are; of a message the number alone does not tell which. */
+static void say_operation(const struct nt_knot *knot, struct nt_finding *finding,
+                          const struct nt_stuck *stuck, const char *place) {
+  if (!nt_stuck_is_message(stuck)) {
+    nt_lines_add(&finding->evidence, "%s:", place);
+    return;
+  }
+  const struct nt_p2p_end *end = &knot->inquiry->p2p.ends[stuck->item];
+  nt_lines_add(&finding->evidence, "%s, from communicator rank %d to %d:", place, end->source,
+               end->destination);
+}
+
 static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
                      const struct nt_stuck *named, bool skipped) {
   static const char *const words[NT_CLASS_LIMIT] = {
@@ -166,7 +178,7 @@ static void say_knot(const struct nt_knot *knot, struct nt_finding *finding,
         nt_knot_stuck(knot, i)->kind == NT_STUCK_REPLAY) {
       nt_describe_place(place, sizeof place, knot->inquiry->job, nt_knot_stuck(knot, i)->fn,
                         nt_knot_stuck(knot, i)->seq, nt_knot_stuck(knot, i)->joint);
-      nt_lines_add(&finding->evidence, "%s:", place);
+      say_operation(knot, finding, nt_knot_stuck(knot, i), place);
       nt_say_progress(knot->inquiry, finding, nt_knot_stuck(knot, i));
     }
   nt_rank_set_free(&members);
@@ -196,6 +208,18 @@ static int blame(const struct nt_knot *knot, uint32_t common, struct nt_finding 
     if (in_all(knot, r) && nt_knot_waits_in(knot, r) != NT_NONE)
       status = nt_finding_add(knot->inquiry->job, &finding->blame, r);
   return status;
+}
+
+/* A creation against operations of another kind: two creations tell an order, as an end does, of these one may have been left out. */
+static bool is_creation_against_calls(const struct nt_knot *knot) {
+  bool creation = false, other = false;
+  for (uint32_t i = 0; i < knot->stuck_count; i++) {
+    const enum nt_stuck_kind kind = nt_knot_stuck(knot, i)->kind;
+    const bool creates = kind == NT_STUCK_INIT || kind == NT_STUCK_SPLIT;
+    creation |= creates;
+    other |= !creates && kind != NT_STUCK_TEARDOWN;
+  }
+  return creation && other;
 }
 
 /* Where those who skipped it had left the others' sequence. */
@@ -280,7 +304,7 @@ static int judge(struct nt_knot *knot) {
     stuck = nt_knot_blame_by_past(knot, &last, finding, &seq, &status);
   if (open && !status && !stuck)
     stuck = nt_knot_blame_by_groups(knot, finding, &status);
-  bool skipped = stuck != NULL;
+  bool skipped = stuck != NULL, tied = false;
   stray = messages && !status && !stuck ? nt_knot_message_too_many(knot) : NULL;
   if (stray)
     return tell_stray(knot, stray, NULL, finding);
@@ -299,13 +323,13 @@ static int judge(struct nt_knot *knot) {
     if (finding->class == NT_CLASS_CYCLE || finding->class == NT_CLASS_ORDER)
       voted = nt_knot_vote_on_messages(knot, finding, &skipped, &status);
     if (!voted && !status && finding->class == NT_CLASS_CYCLE)
-      common = nt_knot_vote_in_pairs(knot, finding, &status);
+      common = nt_knot_vote_in_pairs(knot, finding, &tied, &status);
     if (!voted && !status && common == NT_NONE)
       status = blame(knot, common, finding, &skipped);
   }
   if (status)
     return status;
-  const bool decided = stuck || voted || common != NT_NONE;
+  const bool decided = stuck || voted || (common != NT_NONE && !tied);
   const struct nt_stuck *extra = common == NT_NONE ? NULL : nt_knot_extra_launch(knot, common);
   stuck = stuck ? stuck : voted ? voted : extra ? extra : named_one(knot, common);
   bool message = nt_stuck_is_message(stuck);
@@ -320,7 +344,7 @@ static int judge(struct nt_knot *knot) {
   finding->seq = seq && !message ? seq : stuck->seq;
   finding->since_ns = stuck->since_ns;
   bool sure = stuck->open || stuck->kind == NT_STUCK_DEVICE || stuck->kind == NT_STUCK_REPLAY;
-  const bool either = open && !decided && lacks_calls(knot);
+  const bool either = (open || is_creation_against_calls(knot)) && !decided && lacks_calls(knot);
   if (either)
     nt_lines_add(&finding->evidence, "that one of them left a call out explains this as well as "
                                      "that they took unlike orders");

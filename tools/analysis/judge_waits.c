@@ -80,6 +80,7 @@ static struct blame *list_blames(const struct nt_inquiry *inquiry, uint32_t *cou
     for (uint32_t j = 0; j < stuck->laggard_count; j++)
       if ((is_sink_rank(waits, stuck->laggards[j]) &&
            !waits_in_what_moves(waits, stuck->laggards[j]) &&
+           !inquiry->freeze->fates[stuck->laggards[j]].echo &&
            !nt_echoes_an_end(inquiry, stuck->laggards[j]) &&
            !nt_error_is_echo(inquiry, stuck->laggards[j])) ||
           nt_is_idle_sibling(inquiry, stuck, stuck->laggards[j]))

@@ -214,15 +214,17 @@ static int tell(const struct nt_knot *knot, const struct pair *pair, const bool 
   return status;
 }
 
-uint32_t nt_knot_vote_in_pairs(const struct nt_knot *knot, struct nt_finding *finding,
+uint32_t nt_knot_vote_in_pairs(const struct nt_knot *knot, struct nt_finding *finding, bool *tied,
                                int *status) {
   const struct nt_job *job = knot->inquiry->job;
   struct votes votes = {0};
   struct pair pair = {0};
   bool *blamed = calloc((size_t)job->model->rank_count + 1, sizeof *blamed);
   *status = blamed ? collect(knot, &votes) : -NT_ERR_MEMORY;
-  for (int tied = 0; tied < 2 && !*status && !pair.first; tied++)
-    judge_pairs(knot, &votes, tied, blamed, &pair);
+  for (int round = 0; round < 2 && !*status && !pair.first; round++) {
+    *tied = round != 0;
+    judge_pairs(knot, &votes, *tied, blamed, &pair);
+  }
   if (!*status && pair.first)
     *status = tell(knot, &pair, blamed, finding);
   free(blamed);

@@ -78,9 +78,10 @@ const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
                                                 struct nt_finding *finding, bool *skipped,
                                                 int *status);
 /* Where no rank is in all collectives of the knot: blames those who called two of them in another order than a strict majority
- * of those that are in both (knot_pairs.c), and returns the operation that these called first, as an index into knot->stuck;
- * NT_NONE if that does not tell. */
-uint32_t nt_knot_vote_in_pairs(const struct nt_knot *knot, struct nt_finding *finding, int *status);
+ * of those that are in both (knot_pairs.c), or, true in *tied, all of these, and returns the operation that the majority called first, as an
+ * index into knot->stuck; NT_NONE if that does not tell. */
+uint32_t nt_knot_vote_in_pairs(const struct nt_knot *knot, struct nt_finding *finding, bool *tied,
+                               int *status);
 /* The message with which one of them turned to a wrong peer, NULL if there is none, or several ranks did: the circle is closed
  * by the one that it should have turned to. */
 const struct nt_stuck *nt_knot_wrong_peer(const struct nt_knot *knot);

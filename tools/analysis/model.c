@@ -217,6 +217,11 @@ bool nt_model_is_gone(const struct nt_model_rank *rank) {
          rank->state == NT_PROCESS_REPLACED;
 }
 
+bool nt_model_was_there(const struct nt_model_rank *rank, int64_t ns) {
+  return (rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED) &&
+         rank->seen_ns >= ns;
+}
+
 bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank *rank) {
   if (rank->state != NT_PROCESS_UNKNOWN || rank->recorder != NT_RECORDER_TRACE)
     return false;

@@ -313,6 +313,8 @@ bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank
 /* What it did at `ns` may stand nowhere: that is after the last that is known of it. Files are written now and then, on shared
  * file systems once a minute; who was heard of even longer ago had stood still. */
 bool nt_model_is_unseen(const struct nt_model *model, const struct nt_model_rank *rank, int64_t ns);
+/* It still lived at `ns`, and has not been seen to end. */
+bool nt_model_was_there(const struct nt_model_rank *rank, int64_t ns);
 /* Over, and neither its host nor its device goes on with anything. */
 bool nt_model_is_gone(const struct nt_model_rank *rank);
 /* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */

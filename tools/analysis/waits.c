@@ -159,6 +159,15 @@ static bool is_out_of_sight(const struct nt_finder *f, uint32_t index, int64_t s
          nt_model_is_unseen(f->job->model, rank, since ? since + NT_YOUNG_NS : INT64_MAX);
 }
 
+/* The freeze point does not end the wait: who lives and has made no call since it began, also of those that are not looked at, is
+ * behind until now. */
+static bool stands_still(const struct nt_model_rank *rank, int64_t since, int64_t until) {
+  for (uint32_t i = 0; i < rank->call_count; i++)
+    if (rank->calls[i].view != NT_NONE && rank->calls[i].enter_ns > since)
+      return false;
+  return nt_model_was_there(rank, until);
+}
+
 /* A live job: those that are behind may just be on their way. */
 void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
   if (!stuck->since_ns)
@@ -175,7 +184,12 @@ void nt_stuck_note_movement(struct nt_finder *f, struct nt_stuck *stuck) {
     live |= !nt_model_is_over(rank);
   }
   int64_t young = live ? NT_YOUNG_NS : NT_YOUNG_ENDED_NS;
-  stuck->moving |= moved || (now && all_alive && stuck->since_ns && now - stuck->since_ns < young);
+  bool still = stuck->laggard_count != 0;
+  for (uint32_t i = 0; i < stuck->laggard_count && still; i++)
+    still = stands_still(&f->job->model->ranks[stuck->laggards[i]], stuck->since_ns,
+                         stuck->since_ns + young);
+  stuck->moving |=
+      moved || (now && all_alive && stuck->since_ns && !still && now - stuck->since_ns < young);
 }
 
 /* The last thing that the rank did on any communicator, up to the cut. */

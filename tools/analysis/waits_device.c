@@ -172,9 +172,9 @@ static void note_alone(struct nt_finder *f, struct nt_stuck *stuck, const struct
   stuck->blocked_count = stuck->alone ? count : 0;
 }
 
-/* All members' waits in it. True: they have waited no longer than is normal. */
-static bool note_members(struct nt_finder *f, struct nt_stuck *stuck,
-                         const struct nt_joint *joint) {
+/* All members' waits in it. Returns until when they wait no longer than is normal. */
+static int64_t note_members(struct nt_finder *f, struct nt_stuck *stuck,
+                            const struct nt_joint *joint) {
   int64_t last = 0, young = 0;
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
@@ -187,7 +187,19 @@ static bool note_members(struct nt_finder *f, struct nt_stuck *stuck,
     young = pause > young ? pause : young;
     stuck->moving |= rank->moved;
   }
-  return now_of(f) - last < young;
+  return last + young;
+}
+
+/* The freeze point does not end the wait: is a device of a process that lives still at other work now, or is a process stopped? */
+static bool is_young(const struct nt_finder *f, const struct nt_stuck *stuck, int64_t until) {
+  const struct nt_model_rank *ranks = f->job->model->ranks;
+  bool stays = stuck->blocked_count != 0;
+  for (uint32_t i = 0; i < stuck->blocked_count && stays; i++)
+    stays = nt_model_was_there(&ranks[stuck->blocked[i]], until);
+  for (uint32_t i = 0; i < stuck->waiter_count && !stays; i++)
+    stays = ranks[stuck->waiters[i]].state == NT_PROCESS_STOPPED &&
+            nt_model_was_there(&ranks[stuck->waiters[i]], until);
+  return now_of(f) < until && !stays;
 }
 
 void nt_stuck_note_front(struct nt_finder *f, struct nt_stuck *stuck,
@@ -216,7 +228,7 @@ static int stuck_blind(struct nt_finder *f, uint32_t index, uint32_t position) {
     return -NT_ERR_MEMORY;
   stuck->seq = position;
   stuck->absent = true;
-  stuck->moving |= note_members(f, stuck, joint);
+  stuck->moving |= now_of(f) < note_members(f, stuck, joint);
   if (stuck->waiter_count)
     nt_stuck_note_front(f, stuck, joint);
   else
@@ -265,7 +277,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   if (!stuck)
     return -NT_ERR_MEMORY;
   stuck->seq = position;
-  const bool young = note_members(f, stuck, joint);
+  const int64_t until = note_members(f, stuck, joint);
   for (uint32_t i = 0; i < joint->member_count; i++) {
     const struct nt_member *member = &joint->members[i];
     if (nt_member_call(f->job, member, position))
@@ -274,7 +286,7 @@ int nt_stuck_device(struct nt_finder *f, uint32_t index, const struct nt_diverge
   if (!stuck->blocked_count && !stuck->behind_count)
     note_alone(f, stuck, joint);
   note_gone_members(f, stuck, joint);
-  stuck->moving |= !stuck->leaver_count && young;
+  stuck->moving |= !stuck->leaver_count && is_young(f, stuck, until);
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
@@ -393,7 +405,7 @@ static int stuck_pair(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t it
     if (is_gone(f, ends[i]->rank) && !is_gone(f, ends[!i]->rank))
       nt_stuck_note_gone(f, stuck, ends[i]->rank, ends[i]->call,
                          f->freeze->fates[ends[i]->rank].ns - last > young);
-  stuck->moving |= !stuck->leaver_count && now_of(f) - last < young;
+  stuck->moving |= !stuck->leaver_count && is_young(f, stuck, last + young);
   if (!stuck->waiter_count)
     nt_stuck_drop(f);
   return 0;
