@@ -449,12 +449,23 @@ static void two_against_two_launches_accuse_nobody(void **state) {
   assert_verdict(&j, "extra cudaGraphLaunch 2 blame  waiting 0-3");
 }
 
-static void a_launch_and_a_call_that_changed_places_are_not_one_too_many(void **state) {
+static void a_launch_that_changed_places_with_a_call_and_paired_up_is_order(void **state) {
   (void)state;
   launch_unevenly(3, "0-2", "2");
   launch(0, 1, NT_PROGRESS_UNKNOWN);
   launch(1, 1, NT_PROGRESS_UNKNOWN);
-  assert_verdict(&j, "stalled AllReduce 2 blame  waiting 0-2");
+  assert_verdict(&j, "order AllReduce 2 blame 2 waiting 0-2");
+}
+
+static void a_launch_that_paired_up_is_extra_also_where_nobody_waits(void **state) {
+  (void)state;
+  const uint32_t a = start(3, "0-2");
+  capture_all(a, 64, 1);
+  launch_all(1, NT_PROGRESS_FINISHED);
+  launch(2, 1, NT_PROGRESS_FINISHED);
+  for (uint32_t r = 0; r < 3; r++)
+    job_call(&j, r, a, NT_FN_AllReduce, 1024)->progress = NT_PROGRESS_FINISHED;
+  assert_verdict(&j, "extra cudaGraphLaunch 2 blame 2 waiting ");
 }
 
 int main(void) {
@@ -473,7 +484,8 @@ int main(void) {
       cmocka_unit_test(a_launch_that_paired_up_with_another_call_is_extra),
       cmocka_unit_test(a_launch_whose_peers_paired_up_with_another_call_is_missing),
       cmocka_unit_test(two_against_two_launches_accuse_nobody),
-      cmocka_unit_test(a_launch_and_a_call_that_changed_places_are_not_one_too_many),
+      cmocka_unit_test(a_launch_that_changed_places_with_a_call_and_paired_up_is_order),
+      cmocka_unit_test(a_launch_that_paired_up_is_extra_also_where_nobody_waits),
       cmocka_unit_test(launches_are_not_counted_where_calls_are_lost),
       cmocka_unit_test(a_rank_that_captured_nothing_is_not_said_to_lack_a_launch),
       cmocka_unit_test(a_graph_replays_what_was_put_into_it),

@@ -325,20 +325,21 @@ static int fill_uneven(struct nt_inquiry *inquiry, struct nt_finding *finding, b
 static int judge_uneven(struct nt_inquiry *inquiry, uint32_t index, bool more) {
   const struct nt_joint *joint = &inquiry->job->joints[index];
   const struct nt_uneven *uneven = &inquiry->waits.replays.uneven[index];
-  struct nt_finding *finding =
-      nt_inquiry_add(inquiry, more ? NT_CLASS_EXTRA : NT_CLASS_MISSING, index);
+  const uint8_t fn = nt_member_call(inquiry->job, &joint->members[0], uneven->seq)->fn;
+  const enum nt_class class = uneven->swapped ? NT_CLASS_ORDER
+                              : more          ? NT_CLASS_EXTRA
+                                              : NT_CLASS_MISSING;
+  struct nt_finding *finding = nt_inquiry_add(inquiry, class, index);
   uint32_t own = 0;
   int status = finding ? fill_uneven(inquiry, finding, more, &own) : -NT_ERR_MEMORY;
   if (status)
     return status;
   char place[NT_DESCRIBE], who[NT_DESCRIBE], waiting[NT_DESCRIBE + 64];
   const uint32_t differ = more ? own - uneven->common : uneven->common - own;
-  finding->fn = NT_FN_cudaGraphLaunch;
-  finding->seq = (more ? uneven->common : own) + 1;
+  finding->fn = uneven->swapped ? fn : NT_FN_cudaGraphLaunch;
+  finding->seq = uneven->swapped ? uneven->seq : (more ? uneven->common : own) + 1;
   finding->confidence = uneven->decided ? NT_LIKELY : NT_UNDECIDED;
-  nt_describe_place(place, sizeof place, inquiry->job,
-                    nt_member_call(inquiry->job, &joint->members[0], uneven->seq)->fn, uneven->seq,
-                    index);
+  nt_describe_place(place, sizeof place, inquiry->job, fn, uneven->seq, index);
   nt_inquiry_waiting(waiting, sizeof waiting, finding);
   nt_describe_ranks(who, sizeof who, &finding->blame);
   if (!uneven->decided)
@@ -346,6 +347,9 @@ static int judge_uneven(struct nt_inquiry *inquiry, uint32_t index, bool more) {
                    "some ranks made %u launches of graphs before %s, others %u, and nobody is in "
                    "the majority%s",
                    uneven->common, place, own, waiting);
+  else if (uneven->swapped)
+    nt_finding_say(finding, "%s launched a graph %s %s, the others %s it%s", who,
+                   more ? "before" : "behind", place, more ? "behind" : "before", waiting);
   else if (differ == 1)
     nt_finding_say(finding,
                    "%s launched a graph once %s than the others before %s, which all called%s", who,

@@ -46,6 +46,11 @@ struct filler {
   uint32_t rank, graph, first; /* its first entry */
 };
 
+/* Of the operations up to this one. */
+static uint64_t one_more(uint64_t sig, uint64_t operation) {
+  return (sig ^ operation) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
+
 static int add_captured(void *arg, uint32_t index) {
   const struct filler *filler = arg;
   struct contents *contents = filler->contents;
@@ -66,7 +71,7 @@ static int add_captured(void *arg, uint32_t index) {
     list[contents->count++] = (struct content){.graph = filler->graph, .view = call->view};
   }
   struct content *content = &contents->list[i];
-  content->sig = (content->sig ^ nt_call_signature(call)) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+  content->sig = one_more(content->sig, nt_call_signature(call));
   return 0;
 }
 
@@ -199,27 +204,49 @@ static struct nt_uneven count_votes(const struct nt_joint *joint, const uint32_t
   return uneven;
 }
 
-/* Nothing that came later makes up for it, as where two calls changed places; and no launch in front is unfinished. */
-static bool is_lasting(const struct nt_job *job, const struct nt_replays *replays, uint32_t index,
-                       const uint32_t *before, uint32_t common) {
+/* Every launch in front of the collective is finished, and one thread made both: else nothing tells in which order they were. */
+static bool is_paired_up(const struct nt_job *job, const struct nt_replays *replays, uint32_t index,
+                         const uint32_t *before, uint32_t seq) {
   const struct nt_joint *joint = &job->joints[index];
-  uint32_t least = UINT32_MAX, most = 0;
   for (uint32_t m = 0; m < joint->member_count; m++) {
+    const struct nt_model_call *calls = nt_member_rank(job, &joint->members[m])->calls;
+    const struct nt_model_call *call = nt_member_call(job, &joint->members[m], seq);
     const struct nt_replay_row *row = &replays->rows[index][m];
-    for (uint32_t p = 0; p < before[m]; p++)
-      if (nt_call_unfinished(job, joint->members[m].rank, row->list[p].call))
+    for (uint32_t p = 0; p < row->count; p++)
+      if (calls[row->list[p].call].thread != call->thread ||
+          (p < before[m] && nt_call_unfinished(job, joint->members[m].rank, row->list[p].call)))
         return false;
-    if (before[m] != common)
-      continue;
-    least = row->count < least ? row->count : least;
-    most = row->count > most ? row->count : most;
-  }
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    const uint32_t count = replays->rows[index][m].count;
-    if ((before[m] > common && count <= most) || (before[m] < common && count >= least))
-      return false;
   }
   return true;
+}
+
+/* What came behind the collective makes up for it. */
+static bool is_swapped(const struct nt_joint *joint, const struct nt_replay_row *rows,
+                       const uint32_t *before, uint32_t common) {
+  uint32_t least = UINT32_MAX, most = 0;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    if (before[m] != common)
+      continue;
+    least = rows[m].count < least ? rows[m].count : least;
+    most = rows[m].count > most ? rows[m].count : most;
+  }
+  for (uint32_t m = 0; m < joint->member_count; m++)
+    if ((before[m] > common && rows[m].count <= most) ||
+        (before[m] < common && rows[m].count >= least))
+      return true;
+  return false;
+}
+
+/* Some launch in question moves just what the call moves: either may stand for the other. */
+static bool moves_the_same(const struct nt_job *job, const struct nt_joint *joint,
+                           const struct nt_replay_row *rows, uint32_t seq) {
+  const uint64_t call =
+      one_more(0, ~nt_call_signature(nt_member_call(job, &joint->members[0], seq)));
+  for (uint32_t m = 0; m < joint->member_count; m++)
+    for (uint32_t p = 0; p < rows[m].count; p++)
+      if (rows[m].list[p].sig == call)
+        return true;
+  return false;
 }
 
 static int find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t index) {
@@ -237,8 +264,12 @@ static int find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_
       continue;
     for (uint32_t m = 0; m < joint->member_count; m++)
       before[m] = nt_replays_before(job, out, index, m, seq);
-    const struct nt_uneven uneven = count_votes(joint, before, seq);
-    if (uneven.seq && !is_lasting(job, out, index, before, uneven.common))
+    struct nt_uneven uneven = count_votes(joint, before, seq);
+    if (!uneven.seq)
+      continue;
+    uneven.swapped = is_swapped(joint, out->rows[index], before, uneven.common);
+    if (!is_paired_up(job, out, index, before, seq) ||
+        (uneven.swapped && moves_the_same(job, joint, out->rows[index], seq)))
       break;
     out->uneven[index] = uneven;
   }

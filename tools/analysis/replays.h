@@ -24,13 +24,13 @@ struct nt_replay_row {
   bool captures; /* it has captured collectives on the communicator */
 };
 
-/* A collective that all members called alike behind unequal numbers of launches, all of which had finished: so one was too many or
- * left out, and paired up with something else. */
+/* A collective that all members called alike behind unequal numbers of launches, all of which had finished: so one was too many,
+ * left out or made at another time, and paired up with something else. */
 struct nt_uneven {
   uint32_t seq;    /* of the collective; 0: there is none */
   uint32_t common; /* launches in front of it on most members */
-  bool
-      decided; /* these are more than half, also if all members without a trace were of another mind */
+  bool decided; /* that is a majority, also if all members without a trace were of another mind */
+  bool swapped; /* with those behind it the members launched as often */
 };
 
 struct nt_replays {
