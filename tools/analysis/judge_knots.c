@@ -33,10 +33,18 @@ static bool in_all(const struct nt_knot *knot, uint32_t rank) {
   return true;
 }
 
-/* Members without a trace that may have taken part in all of it. Who has one and made no view has not called. */
+bool nt_knot_may_lack_members(const struct nt_knot *knot) {
+  const struct nt_model *model = knot->inquiry->job->model;
+  bool lacks = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+  for (uint32_t r = 0; r < model->rank_count && !lacks; r++)
+    lacks = nt_model_lacks_end(&model->ranks[r]) || model->ranks[r].comms_lost;
+  return lacks;
+}
+
+/* Members without a trace that may have taken part in all of it. */
 static uint32_t absent_voters(const struct nt_knot *knot) {
   uint32_t fewest = UINT32_MAX;
-  if (!nt_rank_set_count(&knot->inquiry->verdict->missing))
+  if (!nt_knot_may_lack_members(knot))
     return 0;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const uint32_t absent = knot->inquiry->job->joints[nt_knot_stuck(knot, i)->joint].absent;
@@ -47,7 +55,7 @@ static uint32_t absent_voters(const struct nt_knot *knot) {
 
 /* A member without a trace may have taken part in some of it. */
 static bool lacks_voters(const struct nt_knot *knot) {
-  const bool missing = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+  const bool missing = nt_knot_may_lack_members(knot);
   for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
     if (knot->inquiry->job->joints[nt_knot_stuck(knot, i)->joint].absent)
       return true;

@@ -77,6 +77,8 @@ const struct nt_stuck *nt_knot_blame_by_groups(const struct nt_knot *knot,
 const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
                                                 struct nt_finding *finding, bool *skipped,
                                                 int *status);
+/* Members that a communicator lacks may have called: who has a whole trace and made no view has not. */
+bool nt_knot_may_lack_members(const struct nt_knot *knot);
 /* Where no rank is in all collectives of the knot: blames those who called two of them in another order than a strict majority
  * of those that are in both (knot_pairs.c), or, true in *tied, all of these, and returns the operation that the majority called first, as an
  * index into knot->stuck; NT_NONE if that does not tell. */
