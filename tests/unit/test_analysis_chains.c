@@ -375,28 +375,6 @@ static void a_wait_of_a_stream_before_its_first_launch_ties_it(void **state) {
   assert_verdict(&j, "cycle AllReduce 1 blame 0-1 waiting 0-1");
 }
 
-/* Two crossed A and B; what a third called, and that it is in A, is known only while its trace is whole. */
-static void a_tie_that_a_trace_cut_short_may_decide_accuses_nobody(void **state) {
-  (void)state;
-  job_start(&j, 3);
-  const uint32_t comm[2] = {job_comm(&j, "A", "0-1"), job_comm(&j, "B", "0-2")};
-  for (uint32_t r = 0; r < 2; r++) {
-    job_rank(&j, r)->views[j.view[r][comm[0]] - 1].nranks = 3;
-    job_call(&j, r, comm[r], NT_FN_AllReduce, 64);
-    at(r, 1, 1, NT_PROGRESS_REACHED);
-    job_call(&j, r, comm[!r], NT_FN_AllReduce, 64);
-    at(r, 2, 1, NT_PROGRESS_ENQUEUED);
-  }
-  job_call(&j, 2, comm[1], NT_FN_AllReduce, 64);
-  at(2, 1, 1, NT_PROGRESS_REACHED);
-  job_rank(&j, 2)->cut = 1;
-  job_rank(&j, 2)->total_calls = 2;
-  struct nt_verdict *v = job_judge(&j);
-  assert_int_equal(v->findings[0].confidence, NT_UNDECIDED);
-  assert_string_equal(set_text(&v->findings[0].blame), "");
-  job_free(&j);
-}
-
 /* Rank 0 sends to 1 and 2, rank 2 receives from 0 and 1, each in one group that does not end. */
 static void groups_of_two_messages(uint32_t w, bool rank_1_sends) {
   j.group = 5;
@@ -439,7 +417,6 @@ static void groups_in_which_nothing_is_missing_are_stalled(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(a_tie_that_a_trace_cut_short_may_decide_accuses_nobody),
       TEST(who_waits_behind_a_wrong_pair_is_no_end_of_a_chain),
       TEST(pairs_created_around_a_circle_wait_for_each_other),
       TEST(creations_that_lack_one_end_at_who_creates_nothing),
