@@ -32,7 +32,8 @@ comm A = init all
 allreduce A f32 16 sum
 sync
 SCN
-tests/run-scenario --no-verdict --keep "$work/kept" "$work/late.scn" "$work/fine.scn" >"$work/log" 2>&1
+crossed=tests/scenarios/cycle-then-watchdogs-abort.scn
+tests/run-scenario --no-verdict --keep "$work/kept" "$work/late.scn" "$work/fine.scn" $crossed >"$work/log" 2>&1
 late=$work/kept/late/trace fine=$work/kept/fine/trace
 [ -e "$late/rank3.trace" ] && [ -e "$fine/rank1.trace" ]
 check "the runs leave traces" $? "$(cat "$work/log")"
@@ -115,5 +116,25 @@ check "ranks without a trace stand in the second line" $? "$(cat "$work/out")"
 "$tracediff" "$late"/rank{0,1,3}.trace >"$work/out"
 [ $? = 1 ] && head -1 "$work/out" | grep -q '^undecided: '
 check "what only a missing trace can tell is undecided" $? "$(head -1 "$work/out")"
+
+# Rank 0 crosses what ranks 1-2 do: of the two that are left, neither is in the majority.
+python3 - "$tracediff" "$work/kept/cycle-then-watchdogs-abort/trace" "$work/cut" >"$work/out" 2>&1 <<'PY'
+import json, os, shutil, subprocess, sys
+tracediff, traces, cut = sys.argv[1:]
+shutil.copytree(traces, cut)
+path = os.path.join(cut, "rank1.trace")
+data = open(path, "rb").read().rstrip(b"\0")
+seen = set()
+for part in range(20, 40):
+    open(path, "wb").write(data[:len(data) * part // 40])
+    files = [os.path.join(cut, f"rank{rank}.trace") for rank in range(3)]
+    report = json.loads(subprocess.run([tracediff, "--json", *files], stdout=subprocess.PIPE,
+                                       env={**os.environ, "NCCLTRACE_SHM": cut}).stdout)
+    for finding in report["findings"]:
+        seen.add((finding["class"], finding["confidence"], finding["blame"]))
+        assert finding["blame"] in ("", "0") or finding["confidence"] == "undecided", (part, finding)
+assert {entry[0] for entry in seen} == {"cycle"}, seen
+PY
+check "a tie that the rest of a trace cut short may decide accuses nobody" $? "$(cat "$work/out")"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
