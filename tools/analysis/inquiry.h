@@ -80,6 +80,8 @@ int nt_judge_divergences(struct nt_inquiry *inquiry);
 int nt_judge_waits(struct nt_inquiry *inquiry);
 int nt_judge_knots(struct nt_inquiry *inquiry);
 int nt_judge_replays(struct nt_inquiry *inquiry);
+/* Of one joint. */
+int nt_judge_uneven(struct nt_inquiry *inquiry, uint32_t joint);
 int nt_judge_messages(struct nt_inquiry *inquiry);
 /* Messages that nobody took in a job that has ended. */
 int nt_judge_lost_messages(struct nt_inquiry *inquiry);

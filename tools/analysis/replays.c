@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "analysis/graphs.h"
-#include "analysis/progress.h"
 #include "analysis/sequence.h"
 #include "nccl/nccl_api.h"
 
@@ -46,8 +45,7 @@ struct filler {
   uint32_t rank, graph, first; /* its first entry */
 };
 
-/* Of the operations up to this one. */
-static uint64_t one_more(uint64_t sig, uint64_t operation) {
+uint64_t nt_replay_sig(uint64_t sig, uint64_t operation) {
   return (sig ^ operation) * UINT64_C(0x9e3779b97f4a7c15) + 1;
 }
 
@@ -71,7 +69,7 @@ static int add_captured(void *arg, uint32_t index) {
     list[contents->count++] = (struct content){.graph = filler->graph, .view = call->view};
   }
   struct content *content = &contents->list[i];
-  content->sig = one_more(content->sig, nt_call_signature(call));
+  content->sig = nt_replay_sig(content->sig, nt_call_signature(call));
   return 0;
 }
 
@@ -160,123 +158,6 @@ static uint32_t first_difference(const struct nt_joint *joint, const struct nt_r
   return 0;
 }
 
-/* ---- unequal numbers ------------------------------------------------------------------------------ */
-
-uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
-                           uint32_t joint, uint32_t member, uint32_t seq) {
-  const struct nt_replay_row *row = &replays->rows[joint][member];
-  const int64_t enter_ns = nt_member_call(job, &job->joints[joint].members[member], seq)->enter_ns;
-  uint32_t before = 0;
-  while (before < row->count && row->list[before].enter_ns < enter_ns)
-    before++;
-  return before;
-}
-
-/* All members called the same there, and none captured it. */
-static bool is_common_call(const struct nt_job *job, const struct nt_joint *joint, uint32_t seq) {
-  const struct nt_model_call *first = NULL;
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    const struct nt_model_call *call = nt_member_call(job, &joint->members[m], seq);
-    if (!call || (call->flags & NT_CALL_CAPTURED) ||
-        (first && nt_call_signature(call) != nt_call_signature(first)))
-      return false;
-    first = call;
-  }
-  return first != NULL;
-}
-
-/* The launches in front of a common call that most members made. */
-static struct nt_uneven count_votes(const struct nt_joint *joint, const uint32_t *before,
-                                    uint32_t seq) {
-  struct nt_uneven uneven = {.seq = seq};
-  uint32_t best = 0;
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    uint32_t votes = 0;
-    for (uint32_t k = 0; k < joint->member_count; k++)
-      votes += before[k] == before[m];
-    if (votes > best || (votes == best && before[m] < uneven.common))
-      uneven.common = before[m];
-    best = votes > best ? votes : best;
-  }
-  uneven.decided = 2 * best > joint->member_count + joint->absent;
-  if (best == joint->member_count)
-    uneven.seq = 0;
-  return uneven;
-}
-
-/* Every launch in front of the collective is finished, and one thread made both: else nothing tells in which order they were. */
-static bool is_paired_up(const struct nt_job *job, const struct nt_replays *replays, uint32_t index,
-                         const uint32_t *before, uint32_t seq) {
-  const struct nt_joint *joint = &job->joints[index];
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    const struct nt_model_call *calls = nt_member_rank(job, &joint->members[m])->calls;
-    const struct nt_model_call *call = nt_member_call(job, &joint->members[m], seq);
-    const struct nt_replay_row *row = &replays->rows[index][m];
-    for (uint32_t p = 0; p < row->count; p++)
-      if (calls[row->list[p].call].thread != call->thread ||
-          (p < before[m] && nt_call_unfinished(job, joint->members[m].rank, row->list[p].call)))
-        return false;
-  }
-  return true;
-}
-
-/* What came behind the collective makes up for it. */
-static bool is_swapped(const struct nt_joint *joint, const struct nt_replay_row *rows,
-                       const uint32_t *before, uint32_t common) {
-  uint32_t least = UINT32_MAX, most = 0;
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    if (before[m] != common)
-      continue;
-    least = rows[m].count < least ? rows[m].count : least;
-    most = rows[m].count > most ? rows[m].count : most;
-  }
-  for (uint32_t m = 0; m < joint->member_count; m++)
-    if ((before[m] > common && rows[m].count <= most) ||
-        (before[m] < common && rows[m].count >= least))
-      return true;
-  return false;
-}
-
-/* Some launch in question moves just what the call moves: either may stand for the other. */
-static bool moves_the_same(const struct nt_job *job, const struct nt_joint *joint,
-                           const struct nt_replay_row *rows, uint32_t seq) {
-  const uint64_t call =
-      one_more(0, ~nt_call_signature(nt_member_call(job, &joint->members[0], seq)));
-  for (uint32_t m = 0; m < joint->member_count; m++)
-    for (uint32_t p = 0; p < rows[m].count; p++)
-      if (rows[m].list[p].sig == call)
-        return true;
-  return false;
-}
-
-static int find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t index) {
-  const struct nt_joint *joint = &job->joints[index];
-  uint32_t low = UINT32_MAX, launches = 0;
-  for (uint32_t m = 0; m < joint->member_count; m++) {
-    low = joint->members[m].called < low ? joint->members[m].called : low;
-    launches += out->rows[index][m].count;
-  }
-  uint32_t *before = launches ? calloc((size_t)joint->member_count + 1, sizeof *before) : NULL;
-  if (launches && !before)
-    return -NT_ERR_MEMORY;
-  for (uint32_t seq = 1; launches && seq <= low && !out->uneven[index].seq; seq++) {
-    if (!is_common_call(job, joint, seq))
-      continue;
-    for (uint32_t m = 0; m < joint->member_count; m++)
-      before[m] = nt_replays_before(job, out, index, m, seq);
-    struct nt_uneven uneven = count_votes(joint, before, seq);
-    if (!uneven.seq)
-      continue;
-    uneven.swapped = is_swapped(joint, out->rows[index], before, uneven.common);
-    if (!is_paired_up(job, out, index, before, seq) ||
-        (uneven.swapped && moves_the_same(job, joint, out->rows[index], seq)))
-      break;
-    out->uneven[index] = uneven;
-  }
-  free(before);
-  return 0;
-}
-
 int nt_replays_find(const struct nt_job *job, struct nt_replays *out) {
   int status = 0;
   memset(out, 0, sizeof *out);
@@ -311,7 +192,7 @@ int nt_replays_find(const struct nt_job *job, struct nt_replays *out) {
         qsort(out->rows[i][m].list, out->rows[i][m].count, sizeof *out->rows[i][m].list, by_time);
     out->diverged[i] = first_difference(joint, out->rows[i]);
     if (!out->diverged[i])
-      status = find_uneven(job, out, i);
+      status = nt_replays_find_uneven(job, out, i);
   }
   return status;
 }

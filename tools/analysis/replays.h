@@ -49,6 +49,11 @@ void nt_replays_free(struct nt_replays *replays);
 const struct nt_replay *nt_replay_at(const struct nt_replays *replays, uint32_t joint,
                                      uint32_t member, uint32_t position);
 
+/* Of the operations of a graph up to this one, by the signature of its call (sequence.h); 0 in front of the first. */
+uint64_t nt_replay_sig(uint64_t sig, uint64_t operation);
+
+/* Part of nt_replays_find (replays_uneven.c): fills out->uneven of a joint whose launches are all known. */
+int nt_replays_find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t joint);
 /* How many launches the member made in front of its collective at `seq`, which is there. */
 uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
                            uint32_t joint, uint32_t member, uint32_t seq);
