@@ -130,6 +130,12 @@ int nt_judge_silence(struct nt_inquiry *inquiry);
 void nt_say_limits(struct nt_inquiry *inquiry);
 /* How far digests reach back, where a finding is undecided. */
 void nt_say_digests(struct nt_inquiry *inquiry);
+/* Where every rank stands is evidence. */
+static inline bool nt_class_is_of_all(enum nt_class class) {
+  return class == NT_CLASS_STALLED || class == NT_CLASS_OUTSIDE;
+}
+/* What to do next; the finding's culprits are there. */
+void nt_say_next(struct nt_inquiry *inquiry, struct nt_finding *finding);
 /* Culprits and next steps of all findings. */
 int nt_complete_findings(struct nt_inquiry *inquiry);
 

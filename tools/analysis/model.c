@@ -212,6 +212,11 @@ void nt_model_free(struct nt_model *model) {
   memset(model, 0, sizeof *model);
 }
 
+bool nt_model_lives(const struct nt_model_rank *rank) {
+  return rank->state == NT_PROCESS_RUNNING || rank->state == NT_PROCESS_STOPPED ||
+         rank->state == NT_PROCESS_ENDING;
+}
+
 bool nt_model_is_gone(const struct nt_model_rank *rank) {
   return rank->state == NT_PROCESS_EXITED || rank->state == NT_PROCESS_VANISHED ||
          rank->state == NT_PROCESS_REPLACED;

@@ -315,6 +315,8 @@ bool nt_model_is_silent(const struct nt_model *model, const struct nt_model_rank
 bool nt_model_is_unseen(const struct nt_model *model, const struct nt_model_rank *rank, int64_t ns);
 /* It still lived at `ns`, and has not been seen to end. */
 bool nt_model_was_there(const struct nt_model_rank *rank, int64_t ns);
+/* It can be dumped: it runs, is stopped, or is about to leave. */
+bool nt_model_lives(const struct nt_model_rank *rank);
 /* Over, and neither its host nor its device goes on with anything. */
 bool nt_model_is_gone(const struct nt_model_rank *rank);
 /* Its end was no failure: it exited with code 0, runs another program, or is about to leave. */
