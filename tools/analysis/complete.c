@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/describe.h"
+#include "analysis/dump_words.h"
 #include "analysis/inquiry.h"
 #include "analysis/progress.h"
 #include "analysis/sequence.h"
