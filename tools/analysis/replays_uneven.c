@@ -43,8 +43,6 @@ static struct nt_uneven count_votes(const struct nt_joint *joint, const uint32_t
     best = votes > best ? votes : best;
   }
   uneven.decided = 2 * best > joint->member_count + joint->absent;
-  if (best == joint->member_count)
-    uneven.seq = 0;
   return uneven;
 }
 
@@ -93,29 +91,41 @@ static bool moves_the_same(const struct nt_job *job, const struct nt_joint *join
   return false;
 }
 
+/* Goes on with the launches in front of the collective at `seq`. Returns whether all members made as many. */
+static bool count_before(const struct nt_job *job, const struct nt_joint *joint,
+                         const struct nt_replay_row *rows, uint32_t seq, uint32_t *before) {
+  bool even = true;
+  for (uint32_t m = 0; m < joint->member_count; m++) {
+    const int64_t enter_ns = nt_member_call(job, &joint->members[m], seq)->enter_ns;
+    while (before[m] < rows[m].count && rows[m].list[before[m]].enter_ns < enter_ns)
+      before[m]++;
+    even &= before[m] == before[0];
+  }
+  return even;
+}
+
 int nt_replays_find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t index) {
   const struct nt_joint *joint = &job->joints[index];
-  uint32_t low = UINT32_MAX, launches = 0;
+  const struct nt_replay_row *rows = out->rows[index];
+  uint32_t low = UINT32_MAX, launches = 0, seq = 1;
   for (uint32_t m = 0; m < joint->member_count; m++) {
     low = joint->members[m].called < low ? joint->members[m].called : low;
-    launches += out->rows[index][m].count;
+    launches += rows[m].count;
   }
-  uint32_t *before = launches ? calloc((size_t)joint->member_count + 1, sizeof *before) : NULL;
-  if (launches && !before)
+  if (!launches)
+    return 0;
+  uint32_t *before = calloc((size_t)joint->member_count + 1, sizeof *before);
+  if (!before)
     return -NT_ERR_MEMORY;
-  for (uint32_t seq = 1; launches && seq <= low && !out->uneven[index].seq; seq++) {
-    if (!is_common_call(job, joint, seq))
-      continue;
-    for (uint32_t m = 0; m < joint->member_count; m++)
-      before[m] = nt_replays_before(job, out, index, m, seq);
+  while (seq <= low &&
+         (!is_common_call(job, joint, seq) || count_before(job, joint, rows, seq, before)))
+    seq++;
+  if (seq <= low) {
     struct nt_uneven uneven = count_votes(joint, before, seq);
-    if (!uneven.seq)
-      continue;
-    uneven.swapped = is_swapped(joint, out->rows[index], before, uneven.common);
-    if (!is_paired_up(job, out, index, before, seq) ||
-        (uneven.swapped && moves_the_same(job, joint, out->rows[index], seq)))
-      break;
-    out->uneven[index] = uneven;
+    uneven.swapped = is_swapped(joint, rows, before, uneven.common);
+    if (is_paired_up(job, out, index, before, seq) &&
+        !(uneven.swapped && moves_the_same(job, joint, rows, seq)))
+      out->uneven[index] = uneven;
   }
   free(before);
   return 0;
