@@ -280,10 +280,11 @@ class Plan:
     def _sort_calls(self) -> dict:
         """Calls by communicator and world rank."""
         table: dict = {}
+        alike = self._calls_before_launches_differ()
         for rank, trace in enumerate(self.traces):
             for comm in trace.comms:
                 table.setdefault(comm.key, {}).setdefault(rank, [])
-            for call in trace.calls[:self._calls_before_launches_differ()]:
+            for call in trace.calls[:alike]:
                 table[call.comm.key][rank].append(call)
         return {key: ranks for key, ranks in table.items() if self._is_whole(key, ranks) and not self._is_shared(key)}
 

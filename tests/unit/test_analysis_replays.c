@@ -419,8 +419,9 @@ static void a_window_that_returned_holds_nobody(void **state) {
   assert_verdict(&j, "consistent");
 }
 
-/* Members that launch one more than the others, all of which finished, in front of what all call and wait in. */
-static void launch_unevenly(uint32_t ranks, const char *members, const char *more) {
+/* Members that launch one more than the others, all of which finished, in front of what all call. */
+static void launch_unevenly(uint32_t ranks, const char *members, const char *more,
+                            enum nt_progress progress) {
   const uint32_t a = start(ranks, members);
   capture_all(a, 64, 1);
   launch_all(1, NT_PROGRESS_FINISHED);
@@ -428,30 +429,30 @@ static void launch_unevenly(uint32_t ranks, const char *members, const char *mor
     if (strchr(more, (char)('0' + r)))
       launch(r, 1, NT_PROGRESS_FINISHED);
   for (uint32_t r = 0; r < ranks; r++)
-    job_call(&j, r, a, NT_FN_AllReduce, 1024)->progress = NT_PROGRESS_REACHED;
+    job_call(&j, r, a, NT_FN_AllReduce, 1024)->progress = (uint8_t)progress;
 }
 
 static void a_launch_that_paired_up_with_another_call_is_extra(void **state) {
   (void)state;
-  launch_unevenly(4, "0-3", "3");
+  launch_unevenly(4, "0-3", "3", NT_PROGRESS_REACHED);
   assert_verdict(&j, "extra cudaGraphLaunch 2 blame 3 waiting 0-3");
 }
 
 static void a_launch_whose_peers_paired_up_with_another_call_is_missing(void **state) {
   (void)state;
-  launch_unevenly(4, "0-3", "012");
+  launch_unevenly(4, "0-3", "012", NT_PROGRESS_REACHED);
   assert_verdict(&j, "missing cudaGraphLaunch 2 blame 3 waiting 0-3");
 }
 
 static void two_against_two_launches_accuse_nobody(void **state) {
   (void)state;
-  launch_unevenly(4, "0-3", "01");
+  launch_unevenly(4, "0-3", "01", NT_PROGRESS_REACHED);
   assert_verdict(&j, "extra cudaGraphLaunch 2 blame  waiting 0-3");
 }
 
 static void a_launch_that_changed_places_with_a_call_and_paired_up_is_order(void **state) {
   (void)state;
-  launch_unevenly(3, "0-2", "2");
+  launch_unevenly(3, "0-2", "2", NT_PROGRESS_REACHED);
   launch(0, 1, NT_PROGRESS_UNKNOWN);
   launch(1, 1, NT_PROGRESS_UNKNOWN);
   assert_verdict(&j, "order AllReduce 2 blame 2 waiting 0-2");
@@ -459,12 +460,7 @@ static void a_launch_that_changed_places_with_a_call_and_paired_up_is_order(void
 
 static void a_launch_that_paired_up_is_extra_also_where_nobody_waits(void **state) {
   (void)state;
-  const uint32_t a = start(3, "0-2");
-  capture_all(a, 64, 1);
-  launch_all(1, NT_PROGRESS_FINISHED);
-  launch(2, 1, NT_PROGRESS_FINISHED);
-  for (uint32_t r = 0; r < 3; r++)
-    job_call(&j, r, a, NT_FN_AllReduce, 1024)->progress = NT_PROGRESS_FINISHED;
+  launch_unevenly(3, "0-2", "2", NT_PROGRESS_FINISHED);
   assert_verdict(&j, "extra cudaGraphLaunch 2 blame 2 waiting ");
 }
 

@@ -33,9 +33,9 @@ static bool in_all(const struct nt_knot *knot, uint32_t rank) {
   return true;
 }
 
-bool nt_knot_may_lack_members(const struct nt_knot *knot) {
-  const struct nt_model *model = knot->inquiry->job->model;
-  bool lacks = nt_rank_set_count(&knot->inquiry->verdict->missing) != 0;
+static bool may_lack_members(const struct nt_inquiry *inquiry) {
+  const struct nt_model *model = inquiry->job->model;
+  bool lacks = nt_rank_set_count(&inquiry->verdict->missing) != 0;
   for (uint32_t r = 0; r < model->rank_count && !lacks; r++)
     lacks = nt_model_lacks_end(&model->ranks[r]) || model->ranks[r].comms_lost;
   return lacks;
@@ -44,7 +44,7 @@ bool nt_knot_may_lack_members(const struct nt_knot *knot) {
 /* Members without a trace that may have taken part in all of it. */
 static uint32_t absent_voters(const struct nt_knot *knot) {
   uint32_t fewest = UINT32_MAX;
-  if (!nt_knot_may_lack_members(knot))
+  if (!knot->may_lack_members)
     return 0;
   for (uint32_t i = 0; i < knot->stuck_count; i++) {
     const uint32_t absent = knot->inquiry->job->joints[nt_knot_stuck(knot, i)->joint].absent;
@@ -55,8 +55,7 @@ static uint32_t absent_voters(const struct nt_knot *knot) {
 
 /* A member without a trace may have taken part in some of it. */
 static bool lacks_voters(const struct nt_knot *knot) {
-  const bool missing = nt_knot_may_lack_members(knot);
-  for (uint32_t i = 0; i < knot->stuck_count && missing; i++)
+  for (uint32_t i = 0; i < knot->stuck_count && knot->may_lack_members; i++)
     if (knot->inquiry->job->joints[nt_knot_stuck(knot, i)->joint].absent)
       return true;
   return false;
@@ -368,7 +367,7 @@ static int judge(struct nt_knot *knot) {
 int nt_judge_knots(struct nt_inquiry *inquiry) {
   struct nt_waits *waits = &inquiry->waits;
   uint32_t rank_count = inquiry->job->model->rank_count;
-  struct nt_knot knot = {.inquiry = inquiry};
+  struct nt_knot knot = {.inquiry = inquiry, .may_lack_members = may_lack_members(inquiry)};
   int status = 0;
   for (uint32_t k = 0; k < waits->knot_count && !status; k++) {
     if (!waits->knot_sink[k] || waits->knot_ranks[k] + waits->knot_stuck[k] < 2)

@@ -298,12 +298,10 @@ int nt_judge_replays(struct nt_inquiry *inquiry) {
     const struct nt_divergence *divergence = &inquiry->divergences[i];
     if (divergence->mixed)
       status = judge_mixed(inquiry, i);
-    else if (divergence->position || divergence->hidden_high)
-      continue;
-    else if (replays->diverged[i])
-      status = judge(inquiry, i, replays->diverged[i]);
-    else if (replays->uneven[i].seq)
+    else if (nt_uneven_at(replays, i, divergence))
       status = nt_judge_uneven(inquiry, i);
+    else if (replays->diverged[i] && !divergence->position && !divergence->hidden_high)
+      status = judge(inquiry, i, replays->diverged[i]);
   }
   return status;
 }

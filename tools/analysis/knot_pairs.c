@@ -140,7 +140,7 @@ static struct absent absent_of(const struct nt_knot *knot, const struct vote *vo
   const struct nt_joint *joints = knot->inquiry->job->joints;
   const uint32_t a = joints[nt_knot_stuck(knot, vote->before)->joint].absent,
                  b = joints[nt_knot_stuck(knot, vote->after)->joint].absent;
-  if (!nt_knot_may_lack_members(knot))
+  if (!knot->may_lack_members)
     return (struct absent){0};
   return (struct absent){.both = a < b ? a : b, .any = a + b};
 }

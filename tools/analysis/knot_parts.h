@@ -10,6 +10,8 @@ struct nt_knot {
   uint32_t number;
   uint32_t *stuck, stuck_count; /* operations in it, as indices of waits.list */
   uint32_t *ranks, rank_count;
+  /* Members that a communicator lacks may have called: who has a whole trace and made no view has not. */
+  bool may_lack_members;
 };
 
 static inline bool nt_ranks_list(const uint32_t *list, uint32_t count, uint32_t value) {
@@ -77,8 +79,6 @@ const struct nt_stuck *nt_knot_blame_by_groups(const struct nt_knot *knot,
 const struct nt_stuck *nt_knot_vote_on_messages(const struct nt_knot *knot,
                                                 struct nt_finding *finding, bool *skipped,
                                                 int *status);
-/* Members that a communicator lacks may have called: who has a whole trace and made no view has not. */
-bool nt_knot_may_lack_members(const struct nt_knot *knot);
 /* Where no rank is in all collectives of the knot: blames those who called two of them in another order than a strict majority
  * of those that are in both (knot_pairs.c), or, true in *tied, all of these, and returns the operation that the majority called first, as an
  * index into knot->stuck; NT_NONE if that does not tell. */

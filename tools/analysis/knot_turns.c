@@ -28,7 +28,7 @@ struct poll {
 /* Who is in the knot, or a member of a communicator in it. */
 static int list_voters(const struct nt_knot *knot, struct poll *poll) {
   const struct nt_inquiry *inquiry = knot->inquiry;
-  const bool missing = nt_knot_may_lack_members(knot);
+  const bool missing = knot->may_lack_members;
   poll->voters = calloc((size_t)inquiry->job->model->rank_count + 1, sizeof *poll->voters);
   if (!poll->voters)
     return -NT_ERR_MEMORY;

@@ -274,7 +274,7 @@ static const struct nt_stuck *decide(const struct nt_knot *knot, const struct st
   uint32_t votes[] = {[NO_VOTE] = 0, [MESSAGE] = 0, [COLLECTIVE] = 0}, absent = 0;
   for (uint32_t r = 0; r < job->model->rank_count; r++)
     votes[choose(&parts[r])]++;
-  if (nt_knot_may_lack_members(knot)) {
+  if (knot->may_lack_members) {
     uint32_t without = 0;
     for (uint32_t i = 0; i < job->joint_count; i++)
       without += is_of_step(job, step, i) ? job->joints[i].absent : 0;

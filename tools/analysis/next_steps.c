@@ -221,22 +221,19 @@ static void say_all(const struct nt_inquiry *inquiry, struct nt_finding *finding
   free(directory);
 }
 
-static bool is_collective(uint8_t fn) {
-  return nt_fn_shape(fn) == NT_SHAPE_COLL || nt_fn_shape(fn) == NT_SHAPE_COLL_P2P;
-}
-
 /* It made another call in that place of the sequence, or a later one, so a branch led past the call. Else it may as well be stuck
  * on its way there. */
 static bool went_past(const struct nt_inquiry *inquiry, const struct nt_finding *finding,
                       uint32_t rank) {
   const struct nt_model_rank *model = &inquiry->job->model->ranks[rank];
   if (finding->fn == NT_FN_cudaGraphLaunch && finding->joint != NT_NONE &&
-      inquiry->waits.replays.uneven[finding->joint].seq)
+      nt_uneven_at(&inquiry->waits.replays, finding->joint, &inquiry->divergences[finding->joint]))
     return true; /* the collective behind the launch */
   for (uint32_t i = 0; i < model->call_count; i++) {
     const struct nt_model_call *call = &model->calls[i];
     if (call->view != NT_NONE && !(call->flags & NT_CALL_VOID) && call->seq >= finding->seq &&
-        (is_collective(finding->fn) ? is_collective(call->fn) : call->fn == finding->fn) &&
+        (nt_fn_is_collective(finding->fn) ? nt_fn_is_collective(call->fn)
+                                          : call->fn == finding->fn) &&
         inquiry->job->places[rank][call->view].joint == finding->joint)
       return true;
   }

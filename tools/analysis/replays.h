@@ -9,7 +9,7 @@
 #ifndef NT_REPLAYS_H
 #define NT_REPLAYS_H
 
-#include "analysis/identify.h"
+#include "analysis/align.h"
 
 struct nt_replay {
   int64_t enter_ns;
@@ -54,6 +54,9 @@ uint64_t nt_replay_sig(uint64_t sig, uint64_t operation);
 
 /* Part of nt_replays_find (replays_uneven.c): fills out->uneven of a joint whose launches are all known. */
 int nt_replays_find_uneven(const struct nt_job *job, struct nt_replays *out, uint32_t joint);
+/* Of a joint whose calls agree; NULL: there is no such collective, or what its calls differ in tells more. */
+const struct nt_uneven *nt_uneven_at(const struct nt_replays *replays, uint32_t joint,
+                                     const struct nt_divergence *divergence);
 /* How many launches the member made in front of its collective at `seq`, which is there. */
 uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
                            uint32_t joint, uint32_t member, uint32_t seq);

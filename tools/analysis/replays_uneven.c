@@ -6,6 +6,12 @@
 #include "analysis/replays.h"
 #include "analysis/sequence.h"
 
+const struct nt_uneven *nt_uneven_at(const struct nt_replays *replays, uint32_t joint,
+                                     const struct nt_divergence *divergence) {
+  const bool agree = !divergence->position && !divergence->hidden_high && !divergence->mixed;
+  return agree && replays->uneven[joint].seq ? &replays->uneven[joint] : NULL;
+}
+
 uint32_t nt_replays_before(const struct nt_job *job, const struct nt_replays *replays,
                            uint32_t joint, uint32_t member, uint32_t seq) {
   const struct nt_replay_row *row = &replays->rows[joint][member];

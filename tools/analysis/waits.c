@@ -359,9 +359,7 @@ static int stuck_message(struct nt_finder *f, const struct nt_p2p *p2p, uint32_t
 /* In operations of one communicator. */
 static int stuck_of_joint(struct nt_finder *f, uint32_t index,
                           const struct nt_divergence *divergence) {
-  const bool uneven = f->out->replays.uneven[index].seq && !divergence->position &&
-                      !divergence->hidden_high && !divergence->mixed;
-  if (uneven)
+  if (nt_uneven_at(&f->out->replays, index, divergence))
     return nt_stuck_uneven(f, index);
   int status = nt_stuck_divergence(f, index, divergence);
   if (!status)
